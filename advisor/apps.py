@@ -1,3 +1,7 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from django.apps import AppConfig
 
 
@@ -7,5 +11,15 @@ class AdvisorConfig(AppConfig):
 
     def ready(self) -> None:
         from advisor import storage
+        from catalog.loading.moves import WATCHERS
 
+        WATCHERS.append(told_of_moves)
         storage.make_files_private()
+
+
+@contextmanager
+def told_of_moves(owner: Any) -> Iterator[None]:
+    from advisor import refresh  # here, because commands start faster without the engine
+
+    with refresh.told_of_moves(owner):
+        yield

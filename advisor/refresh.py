@@ -5,6 +5,7 @@ Off until `ASSAY_PRICE_SOURCES` names a source, or an operator runs `manage.py p
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import date
 from pathlib import Path
@@ -41,12 +42,14 @@ log = structlog.get_logger("assay.prices")
 State = PriceRefresh.State
 Json = dict[str, Any]
 Offer = tuple[str, ...]
+Paid = tuple[float | None, float | None]
 PRICED = ("prices", "other_terms", "serverless", "hosted")  # the parts of a snapshot that hold prices
 VERSIONS = ("engine_version", "catalog_version", "asked_on", "prices_as_of", "parts")
 ALL = tuple(each.name for each in fields(inputs.Snapshot) if each.name not in VERSIONS)
 WEBHOOK_TIMEOUT_S = 10
 LACKING_SHOWN = 20
 MODELS_SHOWN = 5
+MOVED_ANSWERS = 20
 
 
 class NoSource(ValueError):
@@ -133,14 +136,11 @@ def _reported(row: PriceRefresh, is_new: bool, act: Callable[[], list[Json]]) ->
     """Acts, compares saved answers before and after where there is something new, and ends the run with its report."""
     watched = _watched() if is_new else []
     before = [inputs.take_snapshot(advice.workload.spec, advice.organisation) for advice in watched]
-    relied = _relied() if is_new else {}
     done = act()
     changed = [change for pair in zip(watched, before, strict=True) if (change := _change(*pair))]
     with transaction.atomic():
         _ended(row, done, changed, watched)
         _tell_winners(row, changed, watched)
-        for organisation, offers in relied.items():
-            webhooks.prices_moved(organisation, f"refresh {row.pk}", _moved(organisation, offers))
 
 
 def _tell_winners(row: PriceRefresh, changed: Sequence[Change], watched: Sequence[Advice]) -> None:
@@ -153,41 +153,52 @@ def _tell_winners(row: PriceRefresh, changed: Sequence[Change], watched: Sequenc
         webhooks.winner_changed(advice, f"refresh {row.pk}", before, after)
 
 
-def _relied() -> dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]]:
-    """{organization: {offer: (option, answers, price now)}} of current answers; subscribers of `price.moved` only."""
-    found: dict[Organisation, dict[Offer, tuple[Json, list[str], Any]]] = {}
-    for organisation in Organisation.objects.all():
-        if not webhooks.subscribed(organisation, "price.moved"):
-            continue
-        uses: dict[Offer, tuple[Json, list[str]]] = {}
-        for advice in _watched(organisation):
-            for option in (advice.answer or {}).get("recommendations", ()):
-                if option.get("price_as_of"):
-                    uses.setdefault(_offer(option), (option, []))[1].append(str(advice.pk))
-        rows = _prices_since([option for option, _ in uses.values()], organisation) if uses else {}
-        found[organisation] = {offer: (*use, _newest(rows, offer)) for offer, use in uses.items()}
+@contextmanager
+def told_of_moves(owner: Organisation | None) -> Iterator[None]:
+    """Tells the organizations that see prices of `owner` (None: all) which of those they rely on differ afterwards."""
+    watching = [(each, *_relied(each)) for each in webhooks.subscribers("price.moved", owner)]
+    yield
+    for each, uses, before in watching:
+        after = _paid(each, uses)
+        moved = [_move(uses[offer], before.get(offer), after.get(offer))
+                 for offer in uses if before.get(offer) != after.get(offer)]  # fmt: skip
+        webhooks.prices_moved(each, moved)
+
+
+Uses = Mapping[Offer, tuple[Json, list[str]]]  # an option, and the answers with this offer
+
+
+def _relied(organisation: Organisation) -> tuple[Uses, dict[Offer, Paid]]:
+    """The offers of an organization's current answers, and what it pays for them now."""
+    uses: dict[Offer, tuple[Json, list[str]]] = {}
+    for advice in _watched(organisation):
+        found = advice.answer or {}
+        alone = (each["option"] for each in (found.get("portfolio") or {}).get("alone", ()))
+        for option in (*found.get("recommendations", ()), *filter(None, alone)):
+            uses.setdefault(_offer(option), (option, []))[1].append(str(advice.pk))
+    return uses, _paid(organisation, uses)
+
+
+def _paid(organisation: Organisation, uses: Uses) -> dict[Offer, Paid]:
+    """What the organization pays for these offers: per hour and to buy, or per million input and output tokens."""
+    sellers, day = {offer[0] for offer in uses}, clock.today()
+    found: dict[Offer, Paid] = {
+        (row["provider"], row["name"]): (row["usd_per_mtok_input"], row["usd_per_mtok_output"])
+        for row in inputs.hosted_apis.paid(ApiPrice.objects.filter(provider__in=sellers), organisation, day)
+    }
+    for row in inputs.offers.paid(sellers, organisation, day):
+        offer = tuple(row[name] for name in ("provider", "instance", "region", "accelerator", "term"))
+        found[offer] = row["usd_per_hour"], row["purchase_usd"]
     return found
 
 
-def _newest(rows: Mapping[Offer, list[Any]], offer: Offer) -> list[float | None] | None:
-    """The newest known amounts of an offer: per hour and to buy, or per million input and output tokens."""
-    known = rows.get(offer)
-    return [None if usd is None else float(usd) for usd in known[-1][1:]] if known else None
-
-
-def _moved(organisation: Organisation, offers: Mapping[Offer, tuple[Json, list[str], Any]]) -> list[Json]:
-    """The offers whose price differs from the one before."""
-    rows = _prices_since([option for option, *_ in offers.values()], organisation) if offers else {}
-    moved = []
-    for offer, (option, answers, before) in offers.items():
-        after = _newest(rows, offer)
-        if after is not None and after != before:
-            units = ("input", "output") if option["acquisition"] == "api" else ("per_hour", "purchase")
-            named = {name: option.get(name) for name in ("provider", "instance", "region", "accelerator", "term")}
-            usd = {f"usd_{w}": dict(zip(units, v or (None, None), strict=True))
-                   for w, v in (("before", before), ("after", after))}  # fmt: skip
-            moved.append({**named, **usd, "answers": sorted(set(answers))[:20]})
-    return moved
+def _move(use: tuple[Json, list[str]], before: Paid | None, after: Paid | None) -> Json:
+    option, answers = use
+    units = ("input", "output") if option["acquisition"] == "api" else ("per_hour", "purchase")
+    named = {name: option.get(name) for name in ("provider", "instance", "region", "accelerator", "term")}
+    usd = {f"usd_{when}": dict(zip(units, paid or (None, None), strict=True))
+           for when, paid in (("before", before), ("after", after))}  # fmt: skip
+    return {**named, **usd, "answers": sorted(set(answers))[:MOVED_ANSWERS]}
 
 
 def _ended(row: PriceRefresh, done: list[Json], changed: Sequence[Change], watched: Sequence[Advice]) -> None:

@@ -244,6 +244,7 @@ BUNDLE_HOURS = env.float("ASSAY_BUNDLE_HOURS", default=24.0)
 PRICE_REFRESH_HOURS = env.float("ASSAY_PRICE_REFRESH_HOURS", default=24.0)
 PRICE_WATCHED = env.int("ASSAY_PRICE_WATCHED", default=20)  # saved answers that are compared, the newest first
 PRICE_CHANGE_FRACTION = env.float("ASSAY_PRICE_CHANGE_FRACTION", default=0.05)  # of the cost, that is reported
+WEB_THREADS = max(env.int("ASSAY_WEB_THREADS", default=4), 2)  # of a web process; a quarter may wait for answers
 PRICE_WEBHOOK_URL = env.str("ASSAY_PRICE_WEBHOOK_URL", default="")
 PRICE_EMAILS = env.list("ASSAY_PRICE_EMAILS", default=[])
 DEFAULT_FROM_EMAIL = env.str("ASSAY_FROM_EMAIL", default="assay@localhost")

@@ -9,6 +9,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from simple_history.admin import SimpleHistoryAdmin
 
+from catalog.loading.moves import moving
 from catalog.models import (
     Accelerator,
     ApiPrice,
@@ -58,6 +59,14 @@ class OfEveryone:
         return self.model._default_manager.of_everyone()  # type: ignore[attr-defined]
 
 
+class Priced:
+    """Rows whose changes move prices."""
+
+    def changeform_view(self, *args: Any, **kwargs: Any) -> Any:
+        with moving():
+            return super().changeform_view(*args, **kwargs)  # type: ignore[misc]
+
+
 JOINED = ("accelerator", "model", "organisation", "undoes", "user")  # columns that are rows of another table
 
 
@@ -98,6 +107,7 @@ register(
 register(Assumption, SimpleHistoryAdmin, shown="key value unit low high as_of")
 register(
     Price,
+    Priced,
     AppendOnly,
     shown="provider instance accelerator region term usd_per_hour purchase_usd as_of",
     filters="term provider",
@@ -110,7 +120,11 @@ register(
     search="instance",
 )
 register(
-    ApiPrice, AppendOnly, shown="model provider name usd_per_mtok_input usd_per_mtok_output as_of", filters="provider"
+    ApiPrice,
+    Priced,
+    AppendOnly,
+    shown="model provider name usd_per_mtok_input usd_per_mtok_output as_of",
+    filters="provider",
 )
 register(ApiProvider, SimpleHistoryAdmin, shown="name slug base_url locations as_of")
 register(
@@ -123,6 +137,7 @@ register(
 register(CatalogLoad, ReadOnly, shown="loaded_at version")
 register(
     Unit,
+    Priced,
     SimpleHistoryAdmin,
     shown="name kind accelerator accelerators watts cooling price_usd as_of",
     filters="kind",
@@ -131,6 +146,7 @@ register(
 register(Benchmark, AppendOnly, shown="accelerator what value unit as_of")
 register(
     Discount,
+    Priced,
     AppendOnly,
     shown="organisation provider accelerator term discount_fraction as_of",
     filters="organisation provider",

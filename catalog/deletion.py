@@ -1,9 +1,9 @@
 """Deletes a model of the catalog."""
 
 import structlog
-from django.db import transaction
 
 from catalog.accounts import Caller, Right, audit
+from catalog.loading.moves import moving
 from catalog.models import ServedModel, default_organisation
 from catalog.shipped import FIXTURES
 
@@ -29,7 +29,7 @@ def delete_model(row: ServedModel, by: str) -> None:
             f"{row.hf_id} ships with Assay, and load_catalog would restore it. Only imported models can be deleted."
         )
     pk = row.pk
-    with transaction.atomic():
+    with moving():
         row.api_prices.all().delete()
         row.delete()
         ServedModel.history.filter(id=pk).delete()  # including the record of this deletion

@@ -19,7 +19,7 @@ from catalog import clock
 from catalog.accounts import caller_of
 
 NOT_SHOWN = (
-    "scoredrow",
+    "scoredrow",  # replaced together with its scorecard, whose new row shows it
     "pricesource",
     "pricerefresh",
     "heldprice",

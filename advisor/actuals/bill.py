@@ -27,9 +27,16 @@ FURTHER = {
     "CommitmentDiscountStatus": "coverage and use of commitments",
     "Tags": "cost by tag",
 }
+USED = {
+    *COLUMNS, *map(plain, FURTHER),
+    *("capacityreservationstatus", "commitmentdiscountquantity", "commitmentdiscountunit", "contractedcost"),
+    *("listcost", "pricingquantity", "pricingunit", "skupricedetails", "xskudetails", "xinstancetype", "resourcetype"),
+    *("skumeter", "xusagetype", "chargedescription"),
+}  # fmt: skip
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 UNTAGGED = "(without this tag)"
 MANY = 10_000  # values of a tag
+LONG = 1_000  # characters of one
 HOUR_UNITS = re.compile(r"\b(hours?|hrs?)\b", re.IGNORECASE)
 CHIP_UNITS = re.compile(r"gpu|accelerator|\bchips?\b|\btpu", re.IGNORECASE)
 WORDS = re.compile(r"[\w.+-]+")
@@ -96,7 +103,7 @@ def read_bill(
     tag: the key that costs are split by. only: count rows with this tag alone. currency: count this one alone.
     accelerators: those of an instance type, by its name in lower case.
     """
-    rows = rows_of(source)
+    rows = rows_of(source, USED)
     _, names = next(rows, (1, {}))
     if missing := named(names, COLUMNS):
         raise ActualsError(
@@ -140,6 +147,8 @@ def _add(months: dict[str, Month], row: Row, line: int, tag: str, accelerators: 
     month.billed[category] = month.billed.get(category, ZERO) + billed
     month.effective[category] = month.effective.get(category, ZERO) + effective
     if tag:
+        if len(tag) > LONG:
+            raise ActualsError(f"line {line}: a value of the tag has more than {LONG:,} characters; choose another tag")
         if tag not in month.by_tag and len(month.by_tag) >= MANY:
             raise ActualsError(f"line {line}: the tag has more than {MANY:,} values; choose another one")
         before = month.by_tag.get(tag, (ZERO, ZERO))
@@ -182,13 +191,14 @@ def accelerator_hours(row: Row, line: int, accelerators: Mapping[str, int], *, i
 
 def chips_of(row: Row, accelerators: Mapping[str, int]) -> int:
     """Accelerators of the machine that a row names: as SkuPriceDetails says, else those of the instance type."""
-    details = row.get("skupricedetails")
-    found = {plain(key): value for key, value in tags_of(details).items()}
+    found = {plain(key): value for name in ("xskudetails", "skupricedetails")
+             for key, value in tags_of(row.get(name)).items()}  # fmt: skip
     for name in ("gpucount", "xgpucount", "acceleratorcount"):
         if re.fullmatch(r"\d{1,4}(\.0)?", text := str(found.get(name, ""))):
             return int(float(text))
-    texts = [str(found.get("instancetype", "")), *(text_in(row, n) for n in ("xinstancetype", "resourcetype"))]
-    texts += [text_in(row, name) for name in ("skumeter", "chargedescription")]
+    # FOCUS 1.0 has no column for it: there the sellers' own columns, or the words of the charge, name the machine
+    texts = [str(found.get(name, "")) for name in ("instancetype", "servicetype")]
+    texts += [text_in(row, n) for n in ("xinstancetype", "resourcetype", "skumeter", "xusagetype", "chargedescription")]
     for word in (word.lower().strip(".") for text in texts for word in WORDS.findall(text)):
         for name in (word, word.rpartition(":")[2]):
             if name in accelerators:
@@ -203,6 +213,8 @@ def tags_of(given: Any) -> dict[str, str]:
     if isinstance(given, list):
         return dict(_pairs(given))
     text = str(given or "").strip()
+    if text[:1] == '"' and text.count('":'):  # as Azure writes tags, without the braces
+        text = f"{{{text}}}"
     if text[:1] in "{[" and text:
         try:
             return tags_of(json.loads(text)) if text.count("[") + text.count("{") < 200 else {}
@@ -221,4 +233,6 @@ def _pairs(given: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, Mapping | list | bool):
+        return json.dumps(value, default=str)
+    return "" if value is None else str(value)

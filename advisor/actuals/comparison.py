@@ -114,10 +114,10 @@ def _month(name: str, month: Month, served: Served | None, forecast: Forecast | 
             "billed_by_category": in_cents(month.billed),
             "effective_by_category": in_cents(month.effective),
             "compared_cost": float(cents(cost)),
-            "accelerator_hours": {"used": float(month.hours_used), "paid": float(paid)} if paid else None,
-            "utilization_fraction": float(month.hours_used / paid) if paid else None,
-            "commitment_coverage_fraction": float(month.covered / month.eligible) if month.eligible else None,
-            "commitment_utilization_fraction": float(month.commitment_used / commitment) if commitment else None,
+            "accelerator_hours": {"used": float(month.hours_used), "paid": float(paid)} if paid > 0 else None,
+            "utilization_fraction": _share(month.hours_used, paid),
+            "commitment_coverage_fraction": _share(month.covered, month.eligible),
+            "commitment_utilization_fraction": _share(month.commitment_used, commitment),
             "by_tag": [
                 {"value": value, "billed": billed_by[value], "effective": effective_by[value]}
                 for billed_by, effective_by in [_by_tag(month)]
@@ -134,6 +134,11 @@ def _month(name: str, month: Month, served: Served | None, forecast: Forecast | 
     spent["load_fraction"] = _load(forecast, served, spent)
     spent["explained"] = list(_explained(spent, planned, served))
     return spent
+
+
+def _share(part: Decimal, whole: Decimal) -> float | None:
+    """None: there is no whole, or refunds of other months leave no share of it."""
+    return float(part / whole) if whole > 0 and 0 <= part <= whole else None
 
 
 def _by_tag(month: Month) -> tuple[dict[str, float], dict[str, float]]:

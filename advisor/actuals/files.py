@@ -4,7 +4,8 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any, BinaryIO
 
 MOST = Decimal("1e15")  # of an amount
 FINEST = -20  # exponent of its last digit
-MAX_CELL = 200_000
+MAX_RECORD = 1_000_000  # characters of a row of CSV, which may have many lines
 MAX_COLUMNS = 500
 UNPACKED_BYTES = 64 * 2**20  # of an upload
 UPLOADED_ROWS = 300_000  # of Parquet, where a few bytes may be millions of equal rows
+UPLOADED_VALUES = 10 * UPLOADED_ROWS  # of a column, where a row may have many
+MAX_FIXED = 64  # bytes of a value of fixed length in an upload; decimals have up to 32
 YEARS = range(2000, 2201)
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[int, Row]]  # (line, cells by `plain` column name); the first has the names of all columns
@@ -30,14 +33,14 @@ def plain(name: object) -> str:
     return re.sub(r"[\s_-]", "", str(name)).lower()
 
 
-def rows_of(source: Path | bytes) -> Rows:
-    """The rows of a file, or of its content. ActualsError: it is not a table."""
+def rows_of(source: Path | bytes, wanted: Collection[str]) -> Rows:
+    """The rows of a file, or of its content; of Parquet only the wanted columns. ActualsError: it is not a table."""
     try:
         with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:
             head = file.read(4)
             file.seek(0)
             if head == b"PAR1":
-                yield from _of_parquet(file, is_upload=not isinstance(source, Path))
+                yield from _of_parquet(file, wanted, is_upload=not isinstance(source, Path))
             elif head[:2] == b"\x1f\x8b":
                 opened: Any = gzip.GzipFile(fileobj=file)
                 yield from _of_csv(opened if isinstance(source, Path) else io.BytesIO(unpacked(opened)))
@@ -56,17 +59,24 @@ def unpacked(file: gzip.GzipFile) -> bytes:
 
 def _of_csv(file: Any) -> Rows:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    left = MAX_RECORD
+
+    def lines() -> Iterator[str]:
+        nonlocal left
+        while line := text.readline(left + 1):
+            if (left := left - len(line)) < 0:
+                raise ActualsError(f"has a row of more than {MAX_RECORD:,} characters; give CSV with one row per line")
+            yield line
+
     try:
-        first = text.readline(MAX_CELL)
+        found = lines()
+        first = next(found, "")
         delimiter = max(",;\t", key=first.count)
-        names = [plain(name) for name in next(csv.reader([first], delimiter=delimiter), [])]
-        if twice := [name for name in names if name and names.count(name) > 1]:
-            raise ActualsError(f"has the column {twice[0]} twice")
-        if len(names) > MAX_COLUMNS or not any(names):
-            raise ActualsError("is not a table; give CSV with a header line, or Parquet")
+        names = names_of(next(csv.reader([first], delimiter=delimiter), []))
         yield 1, dict.fromkeys(names)
-        reader = csv.reader(text, delimiter=delimiter)
+        reader = csv.reader(found, delimiter=delimiter)
         for cells in reader:
+            left = MAX_RECORD
             if any(cells):
                 if len(cells) != len(names):
                     said = f"line {reader.line_num + 1} has {len(cells)} cells, and the header has {len(names)}"
@@ -78,7 +88,16 @@ def _of_csv(file: Any) -> Rows:
         text.detach()
 
 
-def _of_parquet(file: BinaryIO, *, is_upload: bool) -> Rows:
+def names_of(given: Sequence[object]) -> list[str]:
+    names = [plain(name) for name in given]
+    if twice := [name for name in names if name and names.count(name) > 1]:
+        raise ActualsError(f"has the column {twice[0]} twice")
+    if len(names) > MAX_COLUMNS or not any(names):
+        raise ActualsError("is not a table; give CSV with a header line, or Parquet")
+    return names
+
+
+def _of_parquet(file: BinaryIO, wanted: Collection[str], *, is_upload: bool) -> Rows:
     import pyarrow  # here: most callers need it for no file
     import pyarrow.parquet
 
@@ -87,23 +106,43 @@ def _of_parquet(file: BinaryIO, *, is_upload: bool) -> Rows:
         texts = [each.path for each in map(schema.column, range(len(schema))) if each.physical_type == "BYTE_ARRAY"]
         # A text that many rows repeat stays one text: 2 kB may hold thousands of megabytes.
         table = pyarrow.parquet.ParquetFile(file, read_dictionary=texts if is_upload else None)
-        if is_upload and table.metadata.num_rows > UPLOADED_ROWS:
-            raise ActualsError(f"has more than {UPLOADED_ROWS:,} rows; use manage.py actuals")
-        names = [plain(name) for name in table.schema_arrow.names]
+        names = names_of(table.schema_arrow.names)
         yield 1, dict.fromkeys(names)
+        columns = [name for name in table.schema_arrow.names if plain(name) in wanted]
+        if is_upload:
+            _refuse_large(table, {plain(name) for name in columns})
         line = 1
-        for batch in table.iter_batches(5_000):
+        groups = range(table.num_row_groups)  # each apart, as pyarrow joins no nested columns of several
+        for batch in (b for n in groups for b in table.iter_batches(5_000, row_groups=[n], columns=columns)):
             if is_upload and batch.nbytes > UNPACKED_BYTES:
                 raise ActualsError(f"has more than {UNPACKED_BYTES // 2**20} MiB in 5,000 rows; use manage.py actuals")
             step = 1 if is_upload else 5_000  # of rows that are spread out at once
             for start in range(0, batch.num_rows, step):
                 for cells in batch.slice(start, step).to_pylist():
                     line += 1
-                    yield line, dict(zip(names, cells.values(), strict=True))
+                    yield line, {plain(name): value for name, value in cells.items()}
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         if isinstance(error, ActualsError):
             raise
         raise ActualsError(f"is not Parquet: {str(error)[:200]}") from None
+
+
+def _refuse_large(table: Any, columns: Collection[str]) -> None:
+    """ActualsError: the columns of an upload would take much memory, though they are a few bytes in the file."""
+    said = "; use manage.py actuals"
+    if table.metadata.num_rows > UPLOADED_ROWS:
+        raise ActualsError(f"has more than {UPLOADED_ROWS:,} rows{said}")
+    values: Counter[int] = Counter()
+    for group in map(table.metadata.row_group, range(table.metadata.num_row_groups)):
+        for n in range(group.num_columns):
+            values[n] += group.column(n).num_values
+    for n, count in values.items():
+        column = table.schema.column(n)
+        if plain(column.path.partition(".")[0]) in columns:
+            if count > UPLOADED_VALUES:
+                raise ActualsError(f"column {column.path[:60]} has more than {UPLOADED_VALUES:,} values{said}")
+            if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > MAX_FIXED:
+                raise ActualsError(f"column {column.path[:60]} has values of {column.length:,} bytes; give numbers")
 
 
 def text_in(row: Row, name: str) -> str:

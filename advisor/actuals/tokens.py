@@ -57,7 +57,7 @@ def read_tokens(source: Path | bytes, model: str = "") -> dict[str, Served]:
 
 
 def _of_table(source: Path | bytes, model: str) -> dict[str, Served]:
-    rows = rows_of(source)
+    rows = rows_of(source, {*TIMES, *INPUT, *OUTPUT, *REQUESTS, *NAMES})
     _, names = next(rows, (1, {}))
     at, given, made = (next((n for n in known if n in names), "") for known in (TIMES, INPUT, OUTPUT))
     said = (("a time, such as hour or day", at), ("input_tokens", given), ("output_tokens", made))

@@ -135,6 +135,8 @@ class ActualsForm(forms.Form):
     rank = forms.IntegerField(label="Option", min_value=1, max_value=999, initial=1)
     tag = forms.CharField(label="Split costs by tag", max_length=200, required=False)
     only = forms.CharField(label="Only rows with the tag KEY=VALUE", max_length=200, required=False)
+    currency = forms.CharField(label="Only rows in this currency", max_length=200, required=False)
+    model = forms.CharField(label="Only tokens of this model", max_length=200, required=False)
 
 
 @never_cache
@@ -150,7 +152,8 @@ def page(request: HttpRequest, pk: Any) -> HttpResponse:
             files = [given[name].read(WEB.max_bytes + 1) if given[name] else None for name in ("bill", "tokens")]
             if any(len(content or b"") > WEB.max_bytes for content in files):
                 raise ActualsError("a file is larger than 4 MiB; use manage.py actuals")
-            result = measured(files[0], files[1], option_of(advice.answer, given["rank"]), given["tag"], given["only"])
+            asked = {name: given[name] for name in ("tag", "only", "currency", "model")}
+            result = measured(files[0], files[1], option_of(advice.answer, given["rank"]), **asked)
             context |= {"lines": lines(result), "said": said(result)}
         except ActualsError as error:
             form.add_error(None, str(error))

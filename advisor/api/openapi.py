@@ -283,8 +283,8 @@ LONGEST_S = 30  # that a request may wait for an answer
 WAIT = OpenApiParameter(
     "wait",
     {"type": "integer", "minimum": 0, "maximum": LONGEST_S},
-    description=f"Seconds to wait for the answer, at most {LONGEST_S}. Few requests may wait at a time; others "
-    "respond at once, with `Retry-After` if the answer is not finished.",
+    description=f"Seconds to wait for the answer, at most {LONGEST_S}. A quarter of the threads may wait; other "
+    "requests respond at once, with `Retry-After` if the answer is not finished.",
 )
 FRESH = OpenApiParameter(
     "fresh",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import django_filters
 from django import forms
+from django.conf import settings
 from django.db.models import F, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.shortcuts import get_object_or_404
@@ -70,7 +71,7 @@ def is_schema(view: Any) -> bool:
 # --- waiting for an answer within a request ----------------------------------------------------------------------
 
 LOOK_S = 0.25  # between two looks at the state
-WAITERS = 1  # of a web process, which has four threads: others must stay free for quick calls
+WAITERS = max(settings.WEB_THREADS // 4, 1)  # of a web process: its other threads must stay free for quick calls
 
 free = threading.BoundedSemaphore(WAITERS)
 

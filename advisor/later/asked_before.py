@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from django.db.models import Count, Max, Q
+from django.db.models import Q
 
 from advisor import inputs
 from advisor.engine import ENGINE_VERSION
@@ -17,7 +17,7 @@ from advisor.inputs import Snapshot
 from advisor.models import Advice
 from advisor.stored import RESULT_VERSION
 from catalog import clock
-from catalog.models import Organisation, ScoredRow
+from catalog.models import Organisation
 from catalog.revision import program, revision
 
 Json = dict[str, Any]
@@ -27,9 +27,8 @@ def key_of(spec: Json, organisation: Organisation) -> str:
     """A digest of everything that the answer to a question depends on; empty: it wants measurements made for it."""
     if spec.get("probe", "no") != "no":
         return ""
-    scored = ScoredRow.objects.aggregate(count=Count("pk"), newest=Max("pk"))
     about = [
-        organisation.pk, spec, str(clock.today()), ENGINE_VERSION, RESULT_VERSION, program(), revision(), scored,
+        organisation.pk, spec, str(clock.today()), ENGINE_VERSION, RESULT_VERSION, program(), revision(),
         inputs.measured.own_state(organisation),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -150,7 +150,8 @@ class Supervisor:
 
 def web_command(host: str, port: int, processes: int) -> list[str]:
     """The gunicorn command."""
-    options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker", "--threads", "4"]
+    options = ["--workers", str(processes), "--worker-class", "advisor.ops.web_worker.Worker"]
+    options += ["--threads", str(settings.WEB_THREADS)]
     options += ["--logger-class", "advisor.watch.gunicorn_log.Logger"]
     options += ["--preload"]  # import once, before accepting requests
     options += ["--no-control-socket"]  # nothing uses it, and a read-only home folder would be an error

@@ -445,7 +445,9 @@ class Rows(Sequence[Json]):
     def __init__(self, study: Study) -> None:
         ended = StudyPiece.objects.filter(study_id=study.pk, phase=ANSWERS, state__in=(State.DONE, State.FAILED))
         self.pieces = ended.order_by("index")
-        self.ends = list(itertools.accumulate(self.pieces.values_list("size", flat=True)))
+        sizes = list(self.pieces.values_list("index", "size"))
+        self.indices = [index for index, _ in sizes]
+        self.ends = list(itertools.accumulate(size for _, size in sizes))
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
@@ -458,6 +460,18 @@ class Rows(Sequence[Json]):
         skipped = start - (self.ends[first - 1] if first else 0)
         found = [row for piece in self.pieces[first : last + 1] for row in rows_of(piece)]
         return found[skipped : skipped + max(stop - start, 0)]
+
+    def key_of(self, at: int) -> list[int]:
+        """What names a row whichever other pieces end: the index of its piece and its place in there."""
+        n = bisect.bisect_right(self.ends, at)
+        return [self.indices[n], at - (self.ends[n - 1] if n else 0)]
+
+    def after(self, key: Sequence[int]) -> int:
+        """How many rows there are up to this one, which may be gone."""
+        index, place = key
+        n = bisect.bisect_left(self.indices, index)
+        begin = self.ends[n - 1] if n else 0
+        return min(begin + place + 1, self.ends[n]) if self.indices[n : n + 1] == [index] else begin
 
 
 def rows_of(piece: StudyPiece) -> list[Json]:

@@ -168,7 +168,7 @@ def planned(raw: Mapping[str, Any], organisation: Organisation, complete: Comple
     complete: reads the files that a validated workload refers to; only the command line has one.
     """
     kind = raw.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         shown = "is required" if kind is None else "is not a kind of study"
         raise WorkloadError([error("kind", shown, ", ".join(KINDS))])
     try:

@@ -11,6 +11,7 @@ from advisor.webhooks.outbox import (
     calibration_changed,
     prices_moved,
     subscribed,
+    subscribers,
     winner_changed,
 )
 from advisor.webhooks.sending import send_due, sweep

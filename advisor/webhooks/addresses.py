@@ -7,9 +7,12 @@ with another one in between. No proxy, no redirects, a time limit for the whole 
 import http.client
 import socket
 import ssl
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from threading import Timer
+from threading import BoundedSemaphore, Thread, Timer
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
@@ -17,6 +20,8 @@ from django.conf import settings
 CONNECT_S, TOTAL_S = 6, 10
 MOST_ADDRESSES = 2  # of one name
 MAX_URL = 500
+LOOKUP = "webhook lookup"
+lookups = BoundedSemaphore(8)  # of names at a time in one process: those that hang hold up no more threads
 OF_CLOUDS = (ip_address("168.63.129.16"),)  # public addresses that answer inside a cloud's own network
 # Special networks that some versions of Python call global: protocol assignments, site-local, documentation.
 SPECIAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20", "5f00::/16")))
@@ -51,6 +56,12 @@ def checked(url: str) -> SplitResult:
     return parts
 
 
+def named(url: str) -> str:
+    """Scheme and host: path and query may hold what only the receiver knows."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def refuse(address: Address, scheme: str) -> None:
     """RefusedUrl if requests of this scheme must not go to the address."""
     inner = carried(address)
@@ -77,20 +88,24 @@ def carried(address: Address) -> Address:
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int | None, str]:
     """Sends a body. Returns (the HTTP status, None if there was none; what went wrong, empty for a 2xx status)."""
+    until = time.monotonic() + TOTAL_S
     try:
         parts = checked(url)
-        connection = connected(parts)
+        connection = opened(parts, until)
     except (RefusedUrl, OSError, UnicodeError) as error:
         return None, described(error)
-    over = Timer(TOTAL_S, end, [connection.sock])  # a slow answer may reset the timeout of each read
+    over = Timer(max(until - time.monotonic(), 0), end, [connection])  # slow bytes may reset the timeout of each read
     over.daemon = True
     over.start()
     try:
+        if parts.scheme == "https":
+            secure(connection, until)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", target, body, dict(headers))
         status = connection.getresponse().status
+        rest_s(until)  # a line that `end` cut off reads like a whole one
     except (OSError, http.client.HTTPException) as error:
-        return None, described(error)
+        return None, described(TimeoutError() if time.monotonic() >= until else error)
     finally:
         over.cancel()
         connection.close()
@@ -99,42 +114,69 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int | None,
     return status, "" if 200 <= status < 300 else f"HTTP {status}"
 
 
-def connected(parts: SplitResult) -> http.client.HTTPConnection:
-    """A connection to an address of the host that was checked; https checks the certificate for the host's name."""
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for *_, place in found:  # all of them, so that none of a mixed answer is reached by chance
-        refuse(ip_address(str(place[0]).partition("%")[0]), parts.scheme)
-    connection = http.client.HTTPConnection(host, port)
-    connection.sock = opened([str(place[0]) for *_, place in found], port)
-    try:
-        if parts.scheme == "https":
-            connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
-            connection.default_port = 443  # so that the Host header leaves it out
-        connection.sock.settimeout(TOTAL_S)
-    except BaseException:
-        connection.sock.close()
-        raise
-    return connection
+def rest_s(until: float) -> float:
+    """The seconds that are left. TimeoutError: none."""
+    if (left := until - time.monotonic()) <= 0:
+        raise TimeoutError
+    return left
 
 
-def opened(addresses: Sequence[str], port: int) -> socket.socket:
-    """A connection to the first address that accepts one; to all of them within CONNECT_S."""
-    for n, address in enumerate(addresses[:MOST_ADDRESSES], start=1):
+def opened(parts: SplitResult, until: float) -> http.client.HTTPConnection:
+    """A connection, without TLS yet, to the first address of the host that accepts one, after all were checked."""
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    found = [str(place[0]) for *_, place in resolved(host, port, until)]
+    for address in found:  # all of them, so that none of a mixed answer is reached by chance
+        refuse(ip_address(address.partition("%")[0]), parts.scheme)
+    for n, address in enumerate(found[:MOST_ADDRESSES], start=1):
         try:
-            return socket.create_connection((address, port), CONNECT_S / MOST_ADDRESSES)
+            connection = http.client.HTTPConnection(host, port)
+            connection.sock = socket.create_connection((address, port), min(CONNECT_S / MOST_ADDRESSES, rest_s(until)))
+            connection.sock.settimeout(TOTAL_S)
+            return connection
         except OSError:
-            if n == min(len(addresses), MOST_ADDRESSES):
+            if n == min(len(found), MOST_ADDRESSES):
                 raise
     raise OSError("the name has no address")
 
 
-def end(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # closed already
+def resolved(host: str, port: int, until: float) -> Sequence[Any]:
+    """What getaddrinfo says, which has no time limit of its own. A lookup that hangs keeps its thread until it ends."""
+    found: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            found.append(error)
+        finally:
+            lookups.release()
+
+    if not lookups.acquire(timeout=rest_s(until)):
+        raise TimeoutError
+    thread = Thread(target=look_up, name=LOOKUP, daemon=True)
+    thread.start()
+    thread.join(rest_s(until))
+    if not found:
+        raise TimeoutError
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return list(found[0])
+
+
+def secure(connection: http.client.HTTPConnection, until: float) -> None:
+    """Starts TLS, and checks the certificate for the host's name."""
+    context = ssl.create_default_context()
+    connection.sock = context.wrap_socket(
+        connection.sock, server_hostname=connection.host, do_handshake_on_connect=False
+    )
+    rest_s(until)  # from here on `end` ends it
+    connection.sock.do_handshake()
+    connection.default_port = 443  # so that the Host header leaves it out
+
+
+def end(connection: http.client.HTTPConnection) -> None:
+    with suppress(OSError, AttributeError):  # closed already
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def described(error: Exception) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from django.utils.crypto import salted_hmac
 
 from advisor.models import WebhookDelivery, WebhookEndpoint
@@ -61,8 +63,8 @@ def change(row: WebhookEndpoint, by: str, **asked: Any) -> WebhookEndpoint:
         values["disabled_at"] = clock.read() if disabled else None
         values |= {"disabled_because": f"by {by}"[:200] if disabled and by else "", "busy_until": None}
     WebhookEndpoint.objects.filter(pk=row.pk).update(**values)
-    told = [f"{name}: {', '.join(v) if isinstance(v, list) else v}" for name, v in asked.items()]
-    note(row, by, "; ".join(told))
+    told = asked | ({"url": addresses.named(asked["url"])} if "url" in asked else {})
+    note(row, by, "; ".join(f"{name}: {', '.join(v) if isinstance(v, list) else v}" for name, v in told.items()))
     row.refresh_from_db()
     return row
 
@@ -81,14 +83,21 @@ def rotate(row: WebhookEndpoint, by: str) -> WebhookEndpoint:
 @transaction.atomic
 def delete(row: WebhookEndpoint, by: str) -> None:
     """Deletes an endpoint with its log."""
-    WebhookEndpoint.objects.filter(pk=row.pk).delete()
-    audit.record(row.organisation, by, audit.Action.DELETE, f"webhook: {row.url}"[:200])
+    locked(row.pk).delete()
+    audit.record(row.organisation, by, audit.Action.DELETE, f"webhook: {addresses.named(row.url)}"[:200])
+
+
+def locked(pk: int) -> QuerySet[WebhookEndpoint]:
+    """An endpoint, locked. Its row comes first wherever its deliveries change too, so that nobody waits in a circle."""
+    row = WebhookEndpoint.objects.filter(pk=pk)
+    row.select_for_update().first()
+    return row
 
 
 def ping(row: WebhookEndpoint) -> WebhookDelivery:
-    """Queues a test delivery, which says that the endpoint works."""
+    """Queues a test delivery, which says that the endpoint works. Http404: somebody has just deleted it."""
     event = outbox.written([row], "ping", secrets.token_hex(16), {"message": "Assay can reach this endpoint."})
-    return WebhookDelivery.objects.get(endpoint=row, event_id=event)
+    return get_object_or_404(WebhookDelivery, endpoint=row, event_id=event)
 
 
 def again(delivery: WebhookDelivery, by: str) -> bool:
@@ -104,7 +113,7 @@ def again(delivery: WebhookDelivery, by: str) -> bool:
 
 
 def note(row: WebhookEndpoint, by: str, what: str) -> None:
-    audit.record(row.organisation, by, audit.Action.WEBHOOK, row.url, what)
+    audit.record(row.organisation, by, audit.Action.WEBHOOK, addresses.named(row.url), what)
 
 
 def secret_of(row: WebhookEndpoint) -> str:

@@ -27,10 +27,10 @@ MAX_LISTED = 20
 Json = Mapping[str, Any]
 
 
-def subscribed(organisation: Organisation | int, kind: str) -> list[WebhookEndpoint]:
-    """The enabled endpoints that receive a type of event."""
-    rows = WebhookEndpoint.objects.filter(organisation=organisation, disabled_at=None)
-    return [row for row in rows if kind in row.events]
+def subscribed(owner: Organisation | int | None, kind: str) -> list[WebhookEndpoint]:
+    """The enabled endpoints, of an organization or of all, that receive a type of event."""
+    enabled = WebhookEndpoint.objects.filter(disabled_at=None).select_related("organisation")
+    return [row for row in (enabled if owner is None else enabled.filter(organisation=owner)) if kind in row.events]
 
 
 def advice_ended(pks: Iterable[Any], verdict: str = "") -> None:
@@ -53,11 +53,17 @@ def winner_changed(advice: Advice, subject: str, before: Json, after: Json) -> N
         written(rows, "winner.changed", f"{advice.pk} {subject}", about(advice) | told)
 
 
-def prices_moved(organisation: Organisation, subject: str, moved: Sequence[Json]) -> None:
-    """Tells which offers of current answers have another price. subject: the refresh of prices."""
-    if moved and (rows := subscribed(organisation, "price.moved")):
+def subscribers(kind: str, owner: Organisation | None) -> list[Organisation]:
+    """The organizations, of all or only this one, that receive a type of event."""
+    return list({row.organisation_id: row.organisation for row in subscribed(owner, kind)}.values())
+
+
+def prices_moved(organisation: Organisation, moved: Sequence[Json]) -> None:
+    """Tells which offers of current answers have another price."""
+    if moved:
         told = {"offers": list(moved[:MAX_LISTED]), "offer_count": len(moved)}
-        written(rows, "price.moved", f"{organisation.pk} {subject}", told)
+        subject = f"{organisation.pk} {secrets.token_hex(8)}"
+        written(subscribed(organisation, "price.moved"), "price.moved", subject, told)
 
 
 def calibration_changed(test: LoadTest) -> None:
@@ -70,9 +76,8 @@ def calibration_changed(test: LoadTest) -> None:
 
 def accelerator_calibrated(slug: str, owner: Organisation | None) -> None:
     """Tells that machines' measurements changed the figures of an accelerator for an organization (None: for all)."""
-    rows = WebhookEndpoint.objects.filter(disabled_at=None, **({"organisation": owner} if owner else {}))
-    if wanted := [row for row in rows if "calibration.changed" in row.events]:
-        written(wanted, "calibration.changed", f"{slug} {secrets.token_hex(8)}", {"accelerator": slug})
+    if rows := subscribed(owner, "calibration.changed"):
+        written(rows, "calibration.changed", f"{slug} {secrets.token_hex(8)}", {"accelerator": slug})
 
 
 def about(advice: Advice) -> dict[str, Any]:
@@ -81,6 +86,7 @@ def about(advice: Advice) -> dict[str, Any]:
     return {"advice": str(advice.pk), "name": advice.workload.name, "page": base + page, "api": base + api}
 
 
+@transaction.atomic
 def written(rows: Sequence[WebhookEndpoint], kind: str, subject: str, data: Json) -> str:
     """Writes an event for these endpoints, once, and wakes a worker when it is committed. Returns its id."""
     event = f"evt_{hashlib.sha256(f'{kind} {subject}'.encode()).hexdigest()[:40]}"
@@ -88,7 +94,9 @@ def written(rows: Sequence[WebhookEndpoint], kind: str, subject: str, data: Json
     cut = {name: value[:MAX_TEXT] if isinstance(value, str) else value for name, value in data.items()}
     document = {"type": kind, "timestamp": now.isoformat(timespec="milliseconds"), "data": cut}
     common = {"event_id": event, "type": kind, "body": json.dumps(document), "created_at": now, "next_attempt_at": now}
-    deliveries = [WebhookDelivery(endpoint=row, **common) for row in rows]
+    # locked, or the transaction of the change itself would fail if an endpoint was deleted in this moment
+    there = WebhookEndpoint.objects.select_for_update(no_key=True).filter(pk__in=[row.pk for row in rows])
+    deliveries = [WebhookDelivery(endpoint=row, **common) for row in there.order_by("pk")]
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
     transaction.on_commit(wake)
     return event

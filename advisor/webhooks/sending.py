@@ -82,11 +82,11 @@ def attempt(delivery: WebhookDelivery) -> None:
     """Sends a claimed delivery once, and writes what came of it."""
     endpoint, body = delivery.endpoint, delivery.body.encode()
     status, error = addresses.post(endpoint.url, body, headers(endpoint, delivery.event_id, body))
-    mine = WebhookDelivery.objects.filter(pk=delivery.pk, state=State.WAITING, attempts=delivery.attempts)
-    seen: dict[str, Any] = {"last_status": status, "last_error": error}
-    row = WebhookEndpoint.objects.filter(pk=endpoint.pk)
     log.info("webhook sent", endpoint=endpoint.pk, event_id=delivery.event_id, status=status, error=error)
     with transaction.atomic():
+        row = endpoints.locked(endpoint.pk)
+        mine = WebhookDelivery.objects.filter(pk=delivery.pk, state=State.WAITING, attempts=delivery.attempts)
+        seen: dict[str, Any] = {"last_status": status, "last_error": error}
         if not error:
             mine.update(state=State.DELIVERED, ended_at=clock.now(), **seen)
             row.update(busy_until=None, answered_at=clock.now())
@@ -123,14 +123,15 @@ def disable(endpoint: WebhookEndpoint, why: str) -> None:
     free = WebhookEndpoint.objects.filter(pk=endpoint.pk, disabled_at=None)
     if not free.update(disabled_at=clock.now(), disabled_because=f"deliveries failed for a day: {why}"[:200]):
         return
-    audit.record(endpoint.organisation, "", audit.Action.WEBHOOK, endpoint.url, f"disabled: {why}")
+    name = addresses.named(endpoint.url)
+    audit.record(endpoint.organisation, "", audit.Action.WEBHOOK, name, f"disabled: {why}")
     admins = Membership.objects.filter(organisation=endpoint.organisation, role=Role.ADMIN)
     to = sorted(filter(None, admins.values_list("user__email", flat=True)))
     text = (
-        f"Assay turned off the webhook {endpoint.url} of {endpoint.organisation.name}, because its deliveries failed: "
+        f"Assay turned off the webhook {name} of {endpoint.organisation.name}, because its deliveries failed: "
         f"{why}. Correct the receiver, then enable the webhook under Webhooks. Events that waited are sent then."
     )
-    transaction.on_commit(lambda: mailed(f"Webhook turned off: {endpoint.url}"[:150], text, to))
+    transaction.on_commit(lambda: mailed(f"Webhook turned off: {name}"[:150], text, to))
 
 
 def mailed(subject: str, text: str, to: list[str]) -> None:

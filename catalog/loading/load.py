@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from django.db import models, transaction
+from django.db import models
 from django.db.models import Max
 from simple_history.utils import bulk_create_with_history, bulk_update_with_history
 
 from catalog.loading import evidence, fixtures, frameworks, instances, scored
 from catalog.loading.fixtures import FixtureError, Row
+from catalog.loading.moves import moving
 from catalog.loading.places import code_of, country_of_region
 from catalog.models import (
     Accelerator,
@@ -59,7 +60,7 @@ class Counts:
     unchanged: int = 0
 
 
-@transaction.atomic
+@moving()
 def load(
     directory: Path, scores: bool = True, imported: bool = True, origin: str = CatalogLoad.Origin.RELEASE
 ) -> dict[str, Counts]:
@@ -188,17 +189,13 @@ def append_prices(given: Iterable[Row], organisation: Organisation | None = None
     rows = with_smallest_units(list(given))
     countries = dict(Region.objects.values_list("slug", "country"))
     plain = [{name: value for name, value in row.items() if name != "availability"} for row in rows]
-    counts = append(
-        Price,
-        [
-            row | {"organisation": organisation, "country": row["country"] or country_of(row, countries)}
-            for row in with_foreign_key(plain, "accelerator", Accelerator)
-        ],
-        OFFER,
-        FIGURES,
-        Price.objects.filter(organisation=organisation).select_related("organisation"),
-        made_by,
-    )
+    stored = Price.objects.filter(organisation=organisation).select_related("organisation")
+    given = [
+        row | {"organisation": organisation, "country": row["country"] or country_of(row, countries)}
+        for row in with_foreign_key(plain, "accelerator", Accelerator)
+    ]
+    with moving(organisation):
+        counts = append(Price, given, OFFER, FIGURES, stored, made_by)
     if organisation is None:
         append_availability(rows)
     return counts
@@ -282,7 +279,8 @@ def append_discounts(given: Iterable[Row], organisation: Organisation, made_by: 
     rows = [row | {"organisation": organisation} for row in with_foreign_key(given, "accelerator", Accelerator)]
     key = ("provider", "accelerator_id", "term", "as_of")
     stored = Discount.objects.filter(organisation=organisation)
-    return append(Discount, rows, key, ("discount_fraction",), stored, made_by)
+    with moving(organisation):
+        return append(Discount, rows, key, ("discount_fraction",), stored, made_by)
 
 
 def append_licences(given: Iterable[Row], organisation: Organisation) -> Counts:
@@ -309,7 +307,8 @@ def append_api_prices(given: Iterable[Row]) -> Counts:
     for row in rows:
         if row.get("hardware") and row["hardware"] not in chips:
             raise FixtureError(f"{row['provider']}: no accelerator {row['hardware']!r} in the catalog")
-    return append(ApiPrice, rows, API_OFFER, API_FIGURES, ApiPrice.objects.all())
+    with moving():
+        return append(ApiPrice, rows, API_OFFER, API_FIGURES, ApiPrice.objects.all())
 
 
 def with_foreign_key(given: Iterable[Row], name: str, model: type[models.Model]) -> list[Row]:

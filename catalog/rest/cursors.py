@@ -17,7 +17,8 @@ MAX_CHARACTERS = 4000
 SORTED_CHARACTERS = 100  # of a long text: the cursor holds them, and an address has its limits
 NOT_OF_THE_LIST = ("cursor", "limit", "offset", "fields", "include", "format")  # that change no row and no order
 OTHER_LIST = "This cursor is not valid, or of a list with other filters or another order. Leave it out to start again."
-Place = dict[str, Any]  # of a query: {after: values of the keys, back: whether towards the start}; else {at: number}
+# Of a query {after: values of the keys, back: whether towards the start}; of a sequence {at: number} or {row: key}.
+Place = dict[str, Any]
 
 
 def of_list(request: Request) -> str:
@@ -52,7 +53,10 @@ def read(request: Request) -> Place | None:
 
 
 class Rows:
-    """A query with the columns that sort it, or a sequence, in pages."""
+    """A query with the columns that sort it, or a sequence, in pages.
+
+    A sequence that grows in between has `key_of` a row and says how many rows there are up to it (`after`).
+    """
 
     def __init__(self, found: Any) -> None:
         self.found, self.orders = found, list[OrderBy]()
@@ -69,16 +73,20 @@ class Rows:
         nulls = {"nulls_first" if back else "nulls_last": True}
         return OrderBy(F(alias(n)), descending=self.orders[n].descending != back, **nulls)
 
+    def place_at(self, number: int) -> Place:
+        """After so many rows of a sequence."""
+        return {"row": self.found.key_of(number - 1)} if hasattr(self.found, "key_of") else {"at": number}
+
     def place_of(self, row: Any, back: bool = False) -> Place:
         return {"after": [getattr(row, alias(n)) for n in range(len(self.orders))], "back": back}
 
     def page(self, place: Place, limit: int) -> tuple[list[Any], Place | None, Place | None]:
         """The rows from a place on, and the places of the pages after and before them."""
         if not isinstance(self.found, QuerySet):
-            at = int(place.get("at", 0))
+            at = self.found.after(place["row"]) if "row" in place else int(place.get("at", 0))
             rows = list(self.found[at : at + limit])
-            before = {"at": max(at - limit, 0)} if at else None
-            return rows, {"at": at + limit} if len(self.found) > at + limit else None, before
+            before = (self.place_at(at - limit) if at > limit else {}) if at else None
+            return rows, self.place_at(at + limit) if len(self.found) > at + limit else None, before
         back = bool(place.get("back"))
         query = self.found
         if back:

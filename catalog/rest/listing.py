@@ -49,7 +49,7 @@ class Pages(pagination.LimitOffsetPagination):
         found = list(rows.found[self.offset : self.offset + self.limit])
         end, self.before = self.offset + len(found), None
         more = bool(found) and end < self.count
-        self.after = (rows.place_of(found[-1]) if rows.orders else {"at": end}) if more else None
+        self.after = (rows.place_of(found[-1]) if rows.orders else rows.place_at(end)) if more else None
         return found
 
     def get_paginated_response(self, data: Any) -> Response:

@@ -1,5 +1,6 @@
 """No page and no call shows or changes what belongs to another organization: every URL is tried."""
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from drf_spectacular.generators import SchemaGenerator
 
 from advisor.api import tokens
 from advisor.models import (
@@ -179,6 +181,54 @@ def test_no_address_opens_what_belongs_to_another_organization(theirs: dict[str,
             answer = client.generic(method, path, b"{}", "application/json", headers=headers)
             assert answer.status_code in (403, 404, 405), f"{method} {path}: {answer.status_code}"
     assert states() == before
+
+
+def asked(operation: dict[str, Any], schemas: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """The names of an operation's query parameters, and of the keys of its body."""
+    query = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+    keys, todo = set[str](), [each["schema"] for each in operation.get("requestBody", {}).get("content", {}).values()]
+    while todo:
+        each = todo.pop()
+        keys |= each.get("properties", {}).keys()
+        todo += [schemas[each["$ref"].rpartition("/")[2]]] if "$ref" in each else []
+        todo += [part for kind in ("anyOf", "oneOf", "allOf") for part in each.get(kind, ())]
+        todo += [each["items"]] if "items" in each else []
+    return query, keys
+
+
+@pytest.mark.usefixtures("woken")
+def test_no_parameter_and_no_body_reaches_another_organization(theirs: dict[str, Any]) -> None:
+    """Each id of the other organization, in each parameter and each key of a body that a call knows; paths of ours."""
+    described = SchemaGenerator().get_schema(request=None, public=True)
+    headers = {"Authorization": f"Bearer {tokens.make('ours', 'admin')[0]}"}
+    ids = sorted(
+        {str(value) for key, value in theirs.items() if key not in ("rank", "owner")} | {str(theirs["owner"].pk)}
+    )
+    before, client, tried = states(), Client(raise_request_exception=True), 0
+
+    def call(method: str, path: str, body: Any = None) -> None:
+        nonlocal tried
+        answer = client.generic(method, path, json.dumps(body), "application/json", headers=headers)
+        assert answer.status_code < 500, f"{method} {path} {body}"
+        if not answer.streaming:
+            assert SECRET not in answer.content.decode(errors="ignore"), f"{method} {path} {body}"
+        tried += 1
+
+    for pattern, operations in described["paths"].items():
+        if pattern.startswith(("/api/agent/", "/api/v1/shared/")) or "{" in pattern:
+            continue  # of machines and links; paths with ids are tried above
+        for method, operation in operations.items():
+            query, keys = asked(operation, described["components"]["schemas"])
+            for value in ids:
+                for name in query - {"wait"}:
+                    call(method.upper(), f"{pattern}?{name}={value}", {})
+            for name in keys if method != "get" else ():
+                for given in (*ids, *map(int, filter(str.isdigit, ids)), ids):
+                    call(method.upper(), pattern, {name: given})
+    after = states()
+    assert tried > 1000
+    for old, new in zip(before, after, strict=True):
+        assert all(row in new for row in old)
 
 
 def test_no_list_names_anything_of_another_organization(theirs: dict[str, Any]) -> None:

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import tracemalloc
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -74,6 +76,155 @@ def test_totals_and_their_parts_agree_with_the_file_to_the_cent(charges: list[di
             assert abs(Fraction(str(month[kind])) - sum(Fraction(c[column]) for c in of_month)) <= Fraction(1, 200)
             for parts in (list(month[f"{kind}_by_category"].values()), [each[kind] for each in month["by_tag"]]):
                 assert sum(Decimal(str(v)) for v in parts) == Decimal(str(month[kind]))
+
+
+# --- every form of file and every version of FOCUS gives the same sums --------------------------------------------
+
+TAGGED = st.dictionaries(st.sampled_from(["team", "env", "cost center"]), st.sampled_from(["a", "b", "ü,;\"'", ""]))
+LINES = st.lists(
+    st.tuples(
+        MONEY, MONEY, st.sampled_from(CATEGORIES), st.integers(0, 70), TAGGED, st.sampled_from(["USD", "USD", "EUR"]),
+        st.integers(-48, 48), st.sampled_from(["Used", "Unused", ""]), st.sampled_from(["", "Correction"]),
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+PAIRS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.string())]))
+TAGS_IN_PARQUET: dict[str, Any] = {  # as AWS, Google and Azure export them, and as table formats flatten them
+    "map": (pyarrow.map_(pyarrow.string(), pyarrow.string()), lambda tags: list(tags.items())),
+    "struct": (
+        pyarrow.struct([(name, pyarrow.string()) for name in ("team", "env", "cost center")]),
+        lambda tags: tags or None,
+    ),
+    "list": (PAIRS, lambda tags: [{"key": key, "value": value} for key, value in tags.items()]),
+    "json": (pyarrow.string(), json.dumps),
+    "large": (pyarrow.large_string(), json.dumps),
+    "dictionary": (pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), json.dumps),
+}
+LATER = {  # columns that an older version of FOCUS lacks
+    "1.0": {"SkuMeter", "SkuPriceDetails", "CommitmentDiscountQuantity", "CommitmentDiscountUnit", "BillingExchange"},
+    "1.1": {"BillingExchange"},
+    "1.2": set(),
+}
+
+
+def columns_of(lines: list[Any], version: str) -> dict[str, list[Any]]:
+    """A bill as columns, with the ones that this version of FOCUS has."""
+    rows = []
+    for billed, effective, category, day, tags, currency, hours, status, correction in lines:
+        is_usage = category == "Usage"
+        unused = is_usage and status == "Unused"
+        rows.append(
+            {
+                "BilledCost": billed, "EffectiveCost": effective, "ChargeCategory": category,
+                "BillingCurrency": currency, "ChargePeriodStart": START + timedelta(days=day),
+                "ChargePeriodEnd": START + timedelta(days=day, hours=1), "Tags": tags,
+                "ConsumedQuantity": None if unused or not is_usage else Decimal(hours),
+                "ConsumedUnit": None if unused else "Hours", "PricingQuantity": Decimal(hours), "PricingUnit": "Hours",
+                "CommitmentDiscountStatus": status or None, "ChargeClass": correction or None,
+                "CommitmentDiscountQuantity": Decimal(hours) if unused else None, "CommitmentDiscountUnit": "Hours",
+                "SkuPriceDetails": {"GpuCount": "8"}, "SkuMeter": "p5.48xlarge", "BillingExchange": "x",
+                "ChargeDescription": "$98.32 per On Demand Linux p5.48xlarge Instance Hour",
+            }
+        )  # fmt: skip
+    return {name: [row[name] for row in rows] for name in rows[0] if name not in LATER[version]}
+
+
+def as_csv(columns: dict[str, list[Any]]) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(columns)
+    for cells in zip(*columns.values(), strict=True):
+        texts = (
+            c.isoformat() if isinstance(c, datetime) else json.dumps(c) if isinstance(c, dict) else c for c in cells
+        )
+        writer.writerow(["" if text is None else text for text in texts])
+    return out.getvalue().encode()
+
+
+def as_parquet(columns: dict[str, list[Any]], tags: str) -> bytes:
+    amount, time = pyarrow.decimal128(38, 10), pyarrow.timestamp("us", "UTC")
+    kinds = {"BilledCost": amount, "EffectiveCost": amount, "ChargePeriodStart": time, "ChargePeriodEnd": time}
+    kinds |= {name: amount for name in columns if name.endswith("Quantity")}
+    kind, form = TAGS_IN_PARQUET[tags]
+    arrays = {name: pyarrow.array(cells, kinds.get(name)) for name, cells in columns.items() if name != "Tags"}
+    arrays["Tags"] = pyarrow.array([form(each) for each in columns["Tags"]], kind)
+    if "SkuPriceDetails" in columns:
+        details = pyarrow.map_(pyarrow.string(), pyarrow.string())
+        arrays["SkuPriceDetails"] = pyarrow.array([list(d.items()) for d in columns["SkuPriceDetails"]], details)
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(arrays), out, row_group_size=5)
+    return out.getvalue()
+
+
+@given(LINES, st.sampled_from(sorted(LATER)), st.sampled_from(["csv", "gz", *TAGS_IN_PARQUET]), st.booleans())
+def test_each_form_and_version_has_the_totals_of_its_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[Any], version: str, form: str, as_file: bool
+) -> None:
+    columns = columns_of(lines, version)
+    content = as_parquet(columns, form) if form in TAGS_IN_PARQUET else as_csv(columns)
+    content = gzip.compress(content) if form == "gz" else content
+    source: Any = content
+    if as_file:
+        source = tmp_path_factory.mktemp("bill") / "bill"
+        source.write_bytes(content)
+    currencies = {line[5] for line in lines}
+    if len(currencies) > 1:
+        with pytest.raises(ActualsError, match="EUR and USD, which cannot be added; choose one currency"):
+            read_bill(source)
+    for currency in currencies:
+        mine = [line for line in lines if line[5] == currency]
+        read = read_bill(source, tag="team", currency=currency, accelerators={"p5.48xlarge": 8})
+        assert (read.currency, read.rows, read.left_out) == (currency, len(lines), len(lines) - len(mine))
+        for n, kind in enumerate(("billed", "effective")):
+            assert exact(v for m in read.months.values() for v in getattr(m, kind).values()) == exact(
+                c[n] for c in mine
+            )
+            for value in {line[4].get("team") or "(without this tag)" for line in mine}:
+                wanted = exact(c[n] for c in mine if (c[4].get("team") or "(without this tag)") == value)
+                assert exact(m.by_tag[value][n] for m in read.months.values() if value in m.by_tag) == wanted
+        usage = [line for line in mine if line[2] == "Usage"]
+        hours = exact(m.hours_used + m.hours_unused for m in read.months.values())
+        assert hours == 8 * sum(line[6] for line in usage)
+        result = compared(read, {}, forecast_of(OPTION), "team")
+        assert abs(Fraction(str(result["total"]["billed"])) - exact(c[0] for c in mine)) <= Fraction(1, 200)
+        assert in_words(result, markdown=True)  # whatever refunds leave
+
+
+def exact(values: Iterable[Decimal]) -> Fraction:
+    return sum(map(Fraction, values), Fraction(0))
+
+
+def test_a_row_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    """A few kB of gzip are gigabytes: one line, one quoted cell, or one row of cells that have lines of their own."""
+    head = b",".join(name.encode() for name in NEEDED) + b"\n"
+    for repeated in (b"a" * 2**20, b'"' + b"a\n" * 2**19, b'"a\n",' * 2**18):
+        path = tmp_path / "bill.csv.gz"
+        with gzip.open(path, "wb", compresslevel=1) as file:
+            file.write(head)
+            for _ in range(48):
+                file.write(repeated)
+        tracemalloc.start()
+        with pytest.raises(ActualsError, match="more than 1,000,000 characters|field larger than field limit"):
+            read_bill(path)
+        assert tracemalloc.get_traced_memory()[1] < 40 * 2**20
+        tracemalloc.stop()
+    with pytest.raises(ActualsError, match="more than 1,000,000 characters"):
+        read_bill(b"BilledCost," * 10**6)
+
+
+@pytest.mark.parametrize("kind", ["a list of many", "long values"])
+def test_a_small_parquet_file_cannot_be_large_in_memory(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "UPLOADED_VALUES", 1_000)
+    usual = {name: [cell] for name, cell in zip(NEEDED, ["1", "1", "Usage", START, START, "USD"], strict=True)}
+    many, long = pyarrow.array([[1] * 5_000]), pyarrow.array([b"a" * 900], pyarrow.binary(900))
+    table = pyarrow.table(usual | {"Tags": many if kind == "a list of many" else long})
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table, out)
+    with pytest.raises(ActualsError, match="column Tags"):
+        read_bill(out.getvalue())
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table.rename_columns([*NEEDED, "x_Other"]), out)
+    assert read_bill(out.getvalue()).rows == 1  # a column that nothing needs is not read
 
 
 def test_machines_commitments_credits_and_taxes_are_told_apart() -> None:
@@ -206,7 +357,8 @@ def test_no_tags_are_an_internal_error(text: str) -> None:
 def test_tags_as_json_as_pairs_and_as_text() -> None:
     wanted = {"team": "search", "env": "prod"}
     for given_tags in (json.dumps(wanted), "team=search; env=prod", list(wanted.items()),
-                       json.dumps([{"key": k, "value": v} for k, v in wanted.items()])):  # fmt: skip
+                       json.dumps([{"key": k, "value": v} for k, v in wanted.items()]),
+                       json.dumps(wanted)[1:-1]):  # fmt: skip
         assert tags_of(given_tags) == wanted
 
 
@@ -358,6 +510,8 @@ def test_rest_and_the_page_compare_what_is_uploaded(client: Client) -> None:
     assert client.post(f"/api/v1/advice/{queued}/actuals", files(october(1, 1)), headers=headers).status_code == 409
     shown = client.post(f"/advice/{advice.pk}/actuals", {**files(october(11000, 744)), "rank": "1"}).content.decode()
     assert "11,000.00" in shown and "Compare" in client.get(f"/advice/{advice.pk}/actuals").content.decode()
+    mixed = {**files(bill_of({"BilledCost": "7"}, {"BillingCurrency": "EUR"})), "rank": "1", "currency": "usd"}
+    assert "billed 7.00 USD" in client.post(f"/advice/{advice.pk}/actuals", mixed).content.decode()
     bad = client.post(f"/advice/{advice.pk}/actuals", {**files(b"x"), "rank": "1"})
     assert bad.status_code == 422 and "lacks the columns" in bad.content.decode()
 

@@ -10,7 +10,7 @@ from django.test import Client
 from advisor.api import views
 from advisor.models import Advice
 from advisor.ops.private_answers import PRIVATE
-from advisor.result import short
+from advisor.result import EXTRAS, short
 from catalog.models import ServedModel
 from tests import sample_advice
 
@@ -150,3 +150,22 @@ def test_an_answer_is_not_sent_twice(client: Client, part: str) -> None:
     Advice.objects.filter(pk=advice.pk).update(result={**advice.result, "elapsed_s": 99.0})
     if "summary" not in part:
         assert client.get(url, headers={"If-None-Match": first["ETag"]}).status_code == 200
+
+
+@pytest.mark.parametrize("part", ["", "/result"])
+def test_each_choice_of_parts_has_an_etag_of_its_own(client: Client, part: str) -> None:
+    """An ETag of one representation never answers for another: 304 only where the bodies are equal."""
+    path = f"/api/v1/advice/{sample_advice.advice().pk}{part}"
+    plain = set(client.get(path).json())
+    choices = ["", *(f"include={name}" for name in (*EXTRAS, "all", "pareto,options"))]
+    choices += [f"fields={name}" for name in sorted(plain)[:3]] + [f"include=all&fields={sorted(plain)[0]}"]
+    found = {choice: client.get(f"{path}?{choice}") for choice in choices}
+    assert {answer.status_code for answer in found.values()} == {200}
+    for one, first in found.items():
+        for other, second in found.items():
+            again = client.get(f"{path}?{other}", headers={"If-None-Match": first["ETag"]})
+            assert (again.status_code == 304) == (first.content == second.content), f"{one} then {other}"
+    assert len({answer["ETag"] for answer in found.values()}) > 5
+    for wrong, allowed in (("include=paretos", "pareto"), ("fields=paretos", sorted(plain)[0])):
+        refused = client.get(f"{path}?{wrong}")
+        assert refused.status_code == 400 and allowed in refused.content.decode()

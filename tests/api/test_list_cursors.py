@@ -18,7 +18,12 @@ from tests import sample_advice
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("frozen")]
 LIST = "/api/v1/advice"
-SORTS = ("", *(f"{sign}{name}" for name in ("created_at", "finished_at", "name", "state") for sign in ("", "-")))
+SORTED = ("created_at", "finished_at", "kind", "made_by", "name", "state")
+SORTS = ("", *(f"{sign}{name}" for name in SORTED for sign in ("", "-")), "state,-kind,name")
+FILTERS = (
+    "", "state=queued", "kind=embedding", "author=ada", "tag=blue", "constraint=max_accelerators", "name=a",
+    "since=2026-10-02", "kind=serving&author=ada&tag=blue",
+)  # fmt: skip
 EARLIEST = datetime(2026, 10, 1, tzinfo=UTC)
 
 
@@ -28,28 +33,34 @@ def get(path: str, status: int = 200) -> Any:
     return answer.json()
 
 
-def add(day: int, name: str, finished: bool) -> str:
-    row = sample_advice.advice(state="cancelled" if finished else "queued")
+def add(day: int, name: str, finished: bool, is_blue: bool = False) -> str:
+    row = sample_advice.advice(state="cancelled" if finished else "queued", made_by="ada" if day % 2 else "")
     at = EARLIEST + timedelta(days=day, microseconds=day)
     Advice.objects.filter(pk=row.pk).update(created_at=at, finished_at=at if finished else None)
-    Workload.objects.filter(pk=row.workload_id).update(name=name)
+    spec = row.workload.spec | {"kind": "embedding" if name == "b" else "serving"}
+    if is_blue:
+        spec |= {"tags": ["blue"], "constraints": spec["constraints"] | {"max_accelerators": 8}}
+    Workload.objects.filter(pk=row.workload_id).update(name=name, spec=spec)
     return str(row.pk)
 
 
-ROW = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", "Ä", "z 'quote'"]), st.booleans())
+ROW = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", "Ä", "z 'quote'"]), st.booleans(), st.booleans())
 
 
 @given(
     rows=st.lists(ROW, min_size=1, max_size=6),
     later=st.lists(ROW, max_size=4),
     sort=st.sampled_from(SORTS),
+    narrowed=st.sampled_from(FILTERS),
     limit=st.integers(1, 3),
 )
-def test_rows_that_stay_are_seen_once_and_in_order(rows: list[Any], later: list[Any], sort: str, limit: int) -> None:
+def test_rows_that_stay_are_seen_once_and_in_order(
+    rows: list[Any], later: list[Any], sort: str, narrowed: str, limit: int
+) -> None:
     """One row is added before each page, and one that was seen already is deleted."""
     with transaction.atomic():
         stay = [add(*row) for row in rows]
-        asked = f"{LIST}?limit={limit}" + (f"&sort={sort}" if sort else "")
+        asked = f"{LIST}?limit={limit}" + (f"&sort={sort}" if sort else "") + f"&{narrowed}" * bool(narrowed)
         in_order = [row["id"] for row in get(asked.replace(f"limit={limit}", "limit=200"))["results"]]
         coming, seen = list(later), list[str]()
         page = get(f"{asked}&cursor=")
@@ -57,7 +68,7 @@ def test_rows_that_stay_are_seen_once_and_in_order(rows: list[Any], later: list[
             seen += [row["id"] for row in page["results"]]
             if page["next"] is None:
                 break
-            if coming:
+            if coming and seen:
                 Advice.objects.filter(pk=seen[0]).delete()
                 add(*coming.pop())
             page = get(page["next"])

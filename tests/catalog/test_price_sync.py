@@ -19,6 +19,7 @@ from advisor import advise, refresh, webhooks
 from advisor.inputs import Snapshot
 from advisor.models import Advice, WebhookDelivery, Workload
 from catalog.importers.prices.offers import offer as offer_of
+from catalog.loading.moves import moving
 from catalog.models import Accelerator, HeldPrice, Price, PriceRefresh, PriceSource
 from catalog.pricing import download, sources, sync
 from tests.clocks import TODAY
@@ -285,8 +286,9 @@ def test_webhooks_hear_which_offers_of_current_answers_moved_and_which_first_cho
     monkeypatch.setattr(refresh.answer, "recommend", lambda spec, snapshot: found(snapshot.prices == [{"count": 2}]))
 
     def act() -> list[Any]:
-        for row, usd in ((used, 4.5), (other, 8.0)):
-            Price.objects.create(**{**values(row), "usd_per_hour": usd, "as_of": TODAY})
+        with moving():
+            for row, usd in ((used, 4.5), (other, 8.0)):
+                Price.objects.create(**{**values(row), "usd_per_hour": usd, "as_of": TODAY})
         return []
 
     refresh.run_with("ann", act)

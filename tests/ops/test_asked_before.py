@@ -3,18 +3,22 @@
 import json
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from django.db.models import F
 from django.test import Client
 
 from advisor import advise, deletion, inputs
+from advisor.answer.quick import kept
 from advisor.later import asked_before
 from advisor.models import Advice, Completion, LoadTest, Option, WebhookEndpoint
 from catalog import clock
 from catalog.accounts import quotas
+from catalog.loading import scored
 from catalog.models import Calibration, Discount, Organisation, Price, ServedModel
 from tests import answers
 
@@ -92,6 +96,33 @@ def own_model() -> None:
     row = ServedModel.objects.get(hf_id=answers.spec()["model"])
     row.pk, row.organisation, row.slug, row.hf_id = None, advise.default_organisation(), "one-more", "one/more"
     row.save()
+
+
+def scorecard(folder: Path, predicted: float = 10.0) -> None:
+    """Loads a scorecard with one row, which moves the interval of an answer."""
+    folder.mkdir(exist_ok=True)
+    head = {"engine_version": "0.1.0", "calibration": "a", "as_of": date(2026, 11, 1), "rows": 1}
+    (folder / scored.HEAD).write_text(yaml.safe_dump(head))
+    (folder / scored.SOURCES).write_text(
+        ",".join(scored.SOURCE_COLUMNS) + "\nlab,Lab,a.example,MIT,shown,2026-11-01,x\n"
+    )
+    row = dict.fromkeys(scored.COLUMNS, "") | {
+        "key": "one", "metric": "tpot_ms", "measured": "12", "predicted": str(predicted), "accelerator": "h100-sxm",
+        "chips": "1", "model": answers.spec()["model"], "framework": "vllm", "mode": "closed", "isl": "1000",
+        "osl": "200", "concurrency": "8", "client": "lab", "client_known": "1", "phase": "serving", "basis": "measured",
+    }  # fmt: skip
+    (folder / "lab.csv").write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    assert scored.load(folder)[0] == 1
+
+
+def test_a_reload_of_the_scorecard_alone_ends_what_is_kept(tmp_path: Path) -> None:
+    """Its rows are counted in no revision: the scorecard's own row is, and no load replaces one without the other."""
+    owner = advise.default_organisation()
+    scorecard(tmp_path / "a")
+    first, revision = ask(), kept.revision_for(owner)
+    assert ask().reused_from is not None and kept.revision_for(owner) == revision
+    scorecard(tmp_path / "b", predicted=11.0)
+    assert kept.revision_for(owner) != revision and ask().reused_from is None and first.is_done
 
 
 CHANGES: dict[str, Callable[[], object]] = {

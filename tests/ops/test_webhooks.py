@@ -7,11 +7,13 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from pathlib import Path
-from threading import Thread
+from threading import BoundedSemaphore, Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ from advisor.webhooks import addresses, sending
 from catalog.models import AuditEvent, Organisation, default_organisation
 from tests import clocks, sample_advice
 from tests.people import member, organisation
+from tests.world import World
 
 pytestmark = pytest.mark.django_db
 ALL = list(webhooks.EVENTS)
@@ -225,12 +228,15 @@ def test_attempts_end_after_about_a_day_and_the_silent_endpoint_is_disabled(
 def test_the_administrators_are_told(url: str, django_capture_on_commit_callbacks: Any) -> None:
     member("ada", "admin", email="ada@acme.example")
     member("bob", "viewer", email="bob@acme.example")
-    row = hook(url)
+    hook(url)
     Receiver.plan = [410]
     finished()
     with django_capture_on_commit_callbacks(execute=True):
         webhooks.send_due()
-    assert [message.to for message in mail.outbox] == [["ada@acme.example"]] and row.url in mail.outbox[0].body
+    assert [message.to for message in mail.outbox] == [["ada@acme.example"]] and "http://127.0.0.1" in mail.outbox[
+        0
+    ].body
+    assert "from=assay" not in mail.outbox[0].body + mail.outbox[0].subject
     assert WebhookDelivery.objects.get().state == State.FAILED
 
 
@@ -379,12 +385,60 @@ def test_without_tls_only_allowed_loopback_addresses_are_called(url: str, settin
     assert addresses.post(url, b"{}", {})[0] is None and len(Receiver.got) == 1
 
 
-def test_a_receiver_that_does_not_answer_in_time_is_an_error(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def brief(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.WEBHOOK_NETWORKS = (ip_network("127.0.0.0/8"),)
     monkeypatch.setattr(addresses, "TOTAL_S", 0.2)
+
+
+def test_a_receiver_that_does_not_answer_in_time_is_an_error(brief: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        status, error = addresses.post(f"http://127.0.0.1:{silent.getsockname()[1]}/", b"{}", {})
-    assert status is None and error
+        for scheme in ("http", "https"):
+            found = addresses.post(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/", b"{}", {})
+            assert found == (None, "no answer within 0.2 s")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_receiver_that_sends_single_bytes_is_ended_in_time(scheme: str, brief: None) -> None:
+    """Each byte restarts the timeout of a read: of the answer, and of the handshake."""
+    stop = Event()
+
+    def drip(server: socket.socket) -> None:
+        taken, _ = server.accept()
+        first = b"HTTP/1.1 200 " if scheme == "http" else b"\x16\x03\x03\x40\x00\x02"
+        with suppress(OSError):
+            taken.sendall(first)
+            while not stop.wait(0.02):
+                taken.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = Thread(target=drip, args=[server])
+        dripping.start()
+        found = addresses.post(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/", b"{}", {})
+        assert found == (None, "no answer within 0.2 s") and dripping.is_alive()
+        stop.set()
+        dripping.join()
+
+
+def test_a_name_server_that_hangs_holds_up_a_delivery_for_its_time_and_few_threads(
+    brief: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, asked = Event(), list[str]()
+
+    def hanging(host: str, *args: Any, **kw: Any) -> Any:
+        asked.append(host)
+        answered.wait(60)
+        return [(socket.AF_INET, 1, 6, "", ("127.0.0.1", 1))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(addresses, "lookups", BoundedSemaphore(2))
+    for _ in range(3):
+        assert addresses.post("https://slow.example/", b"{}", {}) == (None, "no answer within 0.2 s")
+    assert len(asked) == 2
+    answered.set()
+    for thread in enumerate_threads():
+        if thread.name == addresses.LOOKUP:
+            thread.join()
 
 
 def certificate(name: str, folder: Path) -> Path:
@@ -454,6 +508,8 @@ def test_a_webhook_lives_over_rest(url: str, client: Client) -> None:
     assert client.delete(path, headers=headers).status_code == 204
     said = list(AuditEvent.objects.filter(action__in=("webhook", "delete")).values_list("detail", flat=True))
     assert "new secret" in said and not any("whsec_" in each for each in said)
+    whole = repr(list(AuditEvent.objects.values_list("what", "detail")))
+    assert "http://127.0.0.1" in whole and "from=assay" not in whole and "/hook" not in whole
 
 
 def test_only_administrators_of_the_organization_see_them(url: str, client: Client) -> None:
@@ -498,3 +554,14 @@ def test_the_pages_do_the_same(url: str, client: Client) -> None:
     assert client.post(path, {"do": "delete"}).status_code == 302 and not WebhookEndpoint.objects.exists()
     client.force_login(member("bob", "operator"))
     assert client.get("/webhooks").status_code == 403
+
+
+# --- several at once --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [pytest.param("postgres files", marks=pytest.mark.postgres)], indirect=True)
+def test_no_two_that_touch_a_webhook_wait_for_each_other(world: World) -> None:
+    """Sending, deleting, telling and sending again, each stopped before every statement while another runs."""
+    world.extra["DJANGO_SETTINGS_MODULE"] = "advisor.settings"
+    report = json.loads(world.python("-m", "tests.ops.webhook_locks").splitlines()[-1])
+    assert report["errors"] == [] and report["pauses"] > 100

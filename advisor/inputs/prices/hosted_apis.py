@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import QuerySet
+
 from advisor.engine.cost import HOURS_PER_MONTH
 from advisor.engine.terms import exact_text
 from advisor.inputs.prices.offers import discounts_of
@@ -24,7 +26,12 @@ Json = dict[str, Any]
 
 def rows(hf_id: str, organisation: Organisation | None, day: datetime.date) -> list[Json]:
     """The newest price of each endpoint that serves the model, known on `day`, not expired and not withdrawn."""
-    prices = list(known_on(ApiPrice.objects.filter(model__hf_id=hf_id), day).order_by("as_of", "pk"))
+    return paid(ApiPrice.objects.filter(model__hf_id=hf_id), organisation, day)
+
+
+def paid(wanted: QuerySet[ApiPrice], organisation: Organisation | None, day: datetime.date) -> list[Json]:
+    """The same of any endpoints, whose rows are all among those wanted."""
+    prices = list(known_on(wanted, day).order_by("as_of", "pk"))
     newest = {(p.provider, p.name): p for p in prices}
     readings: dict[tuple[str, str], list[ApiPrice]] = defaultdict(list)  # a newer price list may have less
     for p in prices:

@@ -164,6 +164,13 @@ def prices(
     ] + _sold_units(day)
 
 
+def paid(sellers: Collection[str], organisation: Organisation | None, day: datetime.date) -> list[Json]:
+    """Each current offer of these sellers, of any kind and term, at the price the organization pays."""
+    discounts = discounts_of(organisation, day)
+    rows = _wanted(Q(provider__in=sellers), organisation, day)
+    return [_price(p, discount_for(p, discounts), {}) for p in rows] + _sold_units(day)
+
+
 def other_terms(organisation: Organisation | None, day: datetime.date, terms: Sequence[str]) -> list[Json]:
     """Public rental prices of the terms not in `terms`, shown beside an option for comparison."""
     others, discounts = [term for term in TERMS if term not in terms], discounts_of(organisation, day)
