@@ -202,20 +202,22 @@ def dynamo(answer: Answer, rank: int) -> str:
     first = pools[0]
     if first.resource.partition("/")[0] not in {name.partition("/")[0] for name in facts()["dynamo"]["resources"]}:
         raise refused("dynamo", f"its engines run on {' and '.join(facts()['dynamo']['resources'])}")
+    engine, newest = list(rule["has"].items())[-1]
     release = rule["has"].get(option.framework_version)
     image = f"{rule['image']}:{release}" if release else f"<{rule['image']} with {first.containers[0]['image']}>"
-    frontend: Json = {"name": "main", "image": image}
+    frontend: Json = {"name": "main", "image": f"{rule['image']}:{release or newest}"}
     components: list[Json] = [
         {"name": "Frontend", "type": "frontend", "replicas": 1, "podTemplate": {"spec": {"containers": [frontend]}}}
     ]
-    components += [_component(option, pool, rule, image) for pool in pools]
+    # the operator takes the tag of an image for Dynamo's version
+    version = {} if release else {"runtimeVersionOverride": newest}
+    components += [_component(option, pool, rule, image) | version for pool in pools]
     made = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": {"name": first.name.removesuffix("-decode")},
         "spec": {"backendFramework": rule["backend"], "components": components},
     }
-    newest, engine = list(rule["has"].values())[-1], list(rule["has"])[-1]
     notes = [] if release else [f"no release of Dynamo has this version: {newest} has {option.framework} {engine}"]
     return document(
         option, "dynamo", [*notes, *first.notes], *(each for pool in pools for each in pool.config_maps), made
