@@ -1,6 +1,7 @@
 """The TypeScript client: a program that uses it is compiled by tsc and run by Node.js against servers."""
 
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from django.core.management import call_command
 
 from advisor.models import Advice
 from tests.client import build
+from tests.docs import FENCE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.node]
 PAUSE_S = 1
@@ -147,6 +149,23 @@ def test_what_is_no_answer_is_said(found: dict[str, Any]) -> None:
     assert found["failed"]["said"] == "Advice failed is failed. Lost."
     assert "http://127.0.0.1:9 does not answer" in found["gone"]["said"]
     assert "https://assay.example" in found["address"]["said"]
+
+
+def test_the_program_of_the_page(program: Path, package: Path, server: str, token: str, found: dict[str, Any]) -> None:
+    page = (build.ROOT / "docs" / "reference" / "api.md").read_text()
+    [block] = [body for kind, body in FENCE.findall(page) if kind == "ts"]
+    consumer = (program / "consumer.ts").read_text()
+    workload = consumer[consumer.index("const chat: Workload") : consumer.index("async function")].replace(
+        "chat", "workload", 1
+    )
+    declared = 'import type { Workload } from "assay-client";\ndeclare const process: any;\n'
+    (program / "page.ts").write_text(declared + workload + block)
+    done = compiled(program, package, "page.ts")
+    assert done.returncode == 0, done.stdout
+    env = {**os.environ, "ASSAY_URL": server, "ASSAY_TOKEN": token}
+    ran = subprocess.run(["node", "page.js"], cwd=program, env=env, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0 and ran.stdout.startswith(found["verdict"]), ran.stderr
+    assert float(ran.stdout.split()[-2]) == pytest.approx(found["best"]["usd"])
 
 
 def test_a_wrong_type_does_not_compile(program: Path, package: Path) -> None:
