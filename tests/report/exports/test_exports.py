@@ -402,6 +402,16 @@ def test_dynamo_is_told_its_version_where_the_tag_of_the_image_does_not_say_it(b
     assert (worker.get("runtimeVersionOverride") == "1.6.1") is (engine == "0.99.0") is images[1].startswith("<")
 
 
+def test_a_file_says_how_to_start_it_and_to_keep_to_the_planned_accelerators(best: Scored) -> None:
+    s = deployment(best, random.Random(1), framework="vllm", slug="h100-sxm", tp=8, pp=1, dp=1, replicas=2, pools=False)
+    made = dict(exports(answer_of(s)))
+    assert set(made) == set(EXPORTS)
+    for name, text in made.items():
+        head = [line for line in text.splitlines() if line.startswith("# ")]
+        said = "sky serve up --secret HF_TOKEN" if name == "skypilot.yaml" else "add a nodeSelector for"
+        assert any(said in line for line in head), head
+
+
 def test_skypilot_knows_the_clouds_and_each_names_its_accelerators() -> None:
     known = facts()["skypilot"]
     clouds = {each["name"] for each in known["clouds"].values()}
