@@ -15,6 +15,7 @@ from django.core.management import call_command
 
 from advisor.client.calls import Answer
 from advisor.management.commands.advise import Command
+from tests.api.test_generated_client import WORKLOADS
 from tests.client.conftest import CHAT, ESTIMATE
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +69,41 @@ def test_advise_prints_the_same_json(run: Run, chat: Path, server: str) -> None:
     given = ("--format", "json", "--include", "pareto", "--top", "1")
     here, there = run("advise", chat, *given), run("advise", chat, *given, server=server)
     assert without_time(here[1]) == without_time(there[1])
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_kind_of_workload_prints_the_same(name: str, run: Run, tmp_path: Path, server: str) -> None:
+    (tmp_path / "it.yaml").write_text(json.dumps(WORKLOADS[name]))
+    here, there = (run("advise", tmp_path / "it.yaml", "--canonical", server=each) for each in ("", server))
+    assert here == there and here[0] == (3 if name == "too-fast" else 0)
+
+
+WRONG = {
+    "empty": "",
+    "a list": "- a",
+    "no YAML": "name: [",
+    "no text": "\0",
+    "unknown keys": CHAT.replace("slo:", "slos:") + "trafic: 1\n",
+    "wrong types": CHAT.replace("requests_per_s: 2", "requests_per_s: many"),
+    "unknown names": CHAT.replace("l40s", "h900").replace("vllm", "none"),
+    "an unknown model": CHAT.replace("meta-llama/Llama-3.1-8B", "acme/none"),
+    "contradictions": CHAT.replace(
+        "acquisition: [rent]", "acquisition: [rent], providers: {allow: [aws], deny: [aws]}"
+    ),
+    "a missing file": CHAT.replace("input_tokens: 800", "input_tokens: {trace: none.csv}"),
+    "a part that is missing": "kind: portfolio\nname: all\nworkloads: [none.yaml]\n",
+}
+
+
+@pytest.mark.parametrize("command", ["advise", "review"])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_workloads_are_refused_alike(command: str, name: str, run: Run, tmp_path: Path, server: str) -> None:
+    (tmp_path / "it.yaml").write_text(WRONG[name])
+    more = ("--update", "--answers", tmp_path / "kept.json") if command == "review" else ()
+    here, there = (run(command, tmp_path / "it.yaml", *more, server=each) for each in ("", server))
+    assert here[:2] == there[:2] == (2, "")
+    logged = "[django.request]"
+    assert here[2] == "".join(line for line in there[2].splitlines(True) if logged not in line)
 
 
 def test_exit_codes_of_advise(run: Run, chat: Path, server: str) -> None:
