@@ -33,6 +33,7 @@ FOUND = {
     "postgres": services.postgres_url(),
     "redis": services.redis_url(),
     "browser": next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None),
+    "node": shutil.which("node") and shutil.which("npm"),
 }
 os.environ.setdefault("ASSAY_WARM", "0")  # servers that tests start
 # A slow machine fails no test. A build must not depend on chance; every other run looks for new examples.

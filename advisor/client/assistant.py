@@ -7,6 +7,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
@@ -21,7 +22,24 @@ from pydantic import BaseModel, Field
 from .calls import AssayError, AsyncAssay
 
 MOST_BYTES = 2000
-SHORTER = ((400, 20), (200, 12), (120, 8), (80, 5), (40, 3), (20, 2), (8, 1))  # characters of a text, items of a list
+SHORTER = (  # characters of a text, items of a list
+    *(
+        (1500, 40),
+        (800, 30),
+        (400, 20),
+        (300, 20),
+        (240, 12),
+        (200, 12),
+        (200, 8),
+        (160, 8),
+        (160, 5),
+        (120, 5),
+        (120, 3),
+        (100, 3),
+        (80, 3),
+    ),
+    *((60, 3), (60, 2), (40, 2), (20, 2), (20, 1), (8, 1)),
+)
 MOST_WAIT_S = 50.0  # of one call: assistants give up after a minute
 INSTRUCTIONS = (
     "Assay says which accelerators to rent or buy for an AI workload, how to run the model on them, and what it costs. "
@@ -69,8 +87,9 @@ def cut(value: Any, characters: int, items: int, depth: int = 5) -> Any:
 def within_limit(found: Json, links: Json) -> str:
     """JSON of what was found and the links, in at most MOST_BYTES. Links are never shortened."""
     for characters, items in SHORTER:
-        text = json.dumps({**cut(found, characters, items), "links": links}, ensure_ascii=True, separators=(",", ":"))
-        if len(text) <= MOST_BYTES:
+        text = json.dumps({**cut(found, characters, items), "links": links}, ensure_ascii=False, separators=(",", ":"))
+        text = text.encode(errors="replace").decode()
+        if len(text.encode()) <= MOST_BYTES:
             return text
     return json.dumps({"said": "Too long to show here; open a link.", "links": links})
 
@@ -118,8 +137,27 @@ async def decision_of(assay: AsyncAssay, advice_id: str, wait_s: float) -> str:
     if advice["state"] != "done":
         raise AssayError(f"The answer is {advice['state']}. {advice['error']}".strip())
     [summary] = await assay.compare(advice_id)
-    order = ("id", "name", "action", "said", "cost", "gate", "first", "runner_up", "option_count", "best_probability")
-    return within_limit({key: summary[key] for key in (*order, "facts", "prices_as_of") if key in summary}, links)
+    option = (
+        "label",
+        "accelerator",
+        "provider",
+        "region",
+        "acquisition",
+        "ttft_ms_p95",
+        "tpot_ms_p95",
+        "usd_per_run",
+        "days",
+    )
+    told = {key: summary.get(key) for key in ("id", "name", "action", "said", "cost")}
+    told["check_first"] = (summary.get("gate") or {}).get("said")
+    told |= {key: picked(summary.get(key), option) for key in ("first", "runner_up")}
+    told["facts"] = [f"{each['label']}: {each['text']}" for each in summary.get("facts") or ()]
+    told |= {key: summary.get(key) for key in ("option_count", "best_probability", "prices_as_of")}
+    return within_limit({key: each for key, each in told.items() if each}, links)
+
+
+def picked(row: Json | None, keys: tuple[str, ...]) -> Json:
+    return {key: row[key] for key in keys if key in row} if row else {}
 
 
 # --- the tools --------------------------------------------------------------------------------------------------
@@ -132,14 +170,17 @@ async def search_catalog(
     text: Annotated[str, Field(description="Words that must occur, such as H100 or llama 70b")] = "",
     limit: Annotated[int, Field(ge=1, le=20)] = 5,
 ) -> str:
-    """Find accelerators, models, frameworks, prices or regions, with the exact names that other tools take."""
+    """Find accelerators, models, frameworks, prices (lowest first) or regions, with the names that other tools take."""
     async with client_of(ctx) as assay:
-        found = await assay.search(kind, text[:200], limit=limit)
-        rows = [{key: each for key, each in row.items() if not isinstance(each, dict | list)} for row in found]
-        first = ("slug", "name", "hf_id", "accelerator", "provider", "usd_per_chip_hour", "as_of")
-        rows = [{key: row[key] for key in first if key in row} | row for row in rows]
-        for row in rows:
-            row.pop("notes", "")
+        cheapest = {"sort": "usd_per_chip_hour"} if kind == "prices" else {}
+        found = await assay.search(kind, text[:200], limit=limit, **cheapest)
+        first = ("slug", "name", "hf_id", "accelerator", "provider", "usd_per_chip_hour", "as_of", "instance", "region")
+        rows = [picked(row, first) | row for row in found]
+        dull = re.compile("id|is_own|notes|converted.*|.*_month|source")
+        rows = [
+            {key: each for key, each in row.items() if not (isinstance(each, dict | list) or dull.fullmatch(key))}
+            for row in rows
+        ]
         page = f"{assay.url}/catalog/{kind}?search={quote(text[:80])}"
         return within_limit({"results": rows}, {"page": page})
 
@@ -176,9 +217,9 @@ async def rank_quickly(ctx: Context[Any, Any], workload: Workload) -> str:
     """Rank the catalog at once by closed formulas. Rough: call advise before a decision."""
     async with client_of(ctx) as assay:
         found = await assay.quick(workload.model_dump(exclude_none=True))
-        keys = ("rank", "label", "usd_per_month", "ttft_ms", "tpot_ms", "mark")
-        rows = [{key: row[key] for key in keys if key in row} for row in found["options"]]
-        return within_limit({"options": rows}, {"page": f"{assay.url}/"})
+        rows = [picked(row, ("rank", "label", "usd_per_month", "ttft_ms", "tpot_ms")) for row in found["options"]]
+        marks = sorted({row["mark"] for row in found["options"] if row.get("mark")})
+        return within_limit({"basis": marks, "options": rows}, {"page": f"{assay.url}/"})
 
 
 @tool
@@ -222,7 +263,7 @@ async def explain(
     about: Literal["verdict", "option", "rejected", "sensitivity", "assumptions"],
     name: Annotated[str, Field(description="Rank of an option, or part of an accelerator's or assumption's name")] = "",
 ) -> str:
-    """Why an answer is as it is: the verdict, one option, rejected accelerators, what changes the choice, defaults."""
+    """Why an answer is as it is: the verdict, an option, why not an accelerator (rejected), what changes the choice."""
     async with client_of(ctx) as assay:
         answer = await assay.answer(advice_id, include="options,assumptions", timeout_s=20.0)
         result, links = answer.result, links_of(assay, advice_id)
@@ -233,11 +274,22 @@ async def explain(
             row = next((row for row in answer.rows if row.get("rank") == rank), None)
             if row is None:
                 raise AssayError(f"There is no option {rank}; there are {len(answer.rows)}.")
-            keys = ("rank", "label", "reasons", "warnings", "usd_per_month", "ttft_ms", "tpot_ms", "bound", "basis")
+            keys = ("rank", "label", "usd_per_month", "ttft_ms", "tpot_ms", "bound", "basis", "warnings", "reasons")
             links["option"] = f"{links['page']}/options/{rank}"
-            return within_limit({key: row[key] for key in (*keys, "interval") if key in row}, links)
-        rows = [row for row in result.get(about, []) if name.lower() in json.dumps(row).lower()]
-        return within_limit({"count": len(rows), about: rows}, links)
+            interval = picked(row.get("interval"), ("usd_per_month", "ttft_ms_p95", "tpot_ms_p95"))
+            return within_limit({**picked(row, keys[:7]), "interval_90": interval, **picked(row, keys[7:])}, links)
+        rows = [row for row in result.get(about, []) if is_about(row, name)]
+        found = {"count": len(rows), about: rows}
+        if about == "rejected" and name:  # it may be among the options
+            ranked = [row for row in answer.rows if is_about(row, name)]
+            found = {"ranked": [picked(row, ("rank", "label", "usd_per_month")) for row in ranked]} | found
+        return within_limit(found, links)
+
+
+def is_about(row: Json, name: str) -> bool:
+    """Whether a row's name, of an accelerator or an assumption, has these words."""
+    words = f"{row.get('accelerator')} {row.get('accelerator_name')} {row.get('assumption')} {row.get('name')}".lower()
+    return all(word in words for word in name.lower().replace("-", " ").split()) or name.lower() in words
 
 
 @tool
@@ -250,6 +302,7 @@ async def compare(ctx: Context[Any, Any], first_id: Id, second_id: Id) -> str:
             {
                 "name": each["name"],
                 "action": each["action"],
+                "said": each["said"],
                 "option": (each["first"] or {}).get("label"),
                 "cost": {key: (each["cost"] or {}).get(key) for key in keys},
                 "prices_as_of": each["prices_as_of"],
@@ -269,12 +322,13 @@ async def what_to_test_next(ctx: Context[Any, Any], advice_id: Id) -> str:
         answer = await assay.answer(advice_id, include="", timeout_s=20.0)
         decision = answer.result.get("decision") or {}
         gate, settle = decision.get("gate") or {}, decision.get("settle") or {}
-        said = (
-            gate.get("said") or settle.get("said") or "Nothing that can be tested or asked for would change the choice."
-        )
+        changes = [row["detail"] for row in answer.result.get("sensitivity", []) if row["within_range"]]
+        none = "No one test or quote is known to be worth its cost."
+        said = gate.get("said") or settle.get("said") or none
         test = {key: gate.get(key) for key in ("metric", "value", "unit", "test_usd", "worth_usd_per_month")}
         return within_limit(
-            {"said": said, **test, "measurement": settle.get("measurement")}, links_of(assay, advice_id)
+            {"said": said, **test, "measurement": settle.get("measurement"), "changes_the_choice": changes},
+            links_of(assay, advice_id),
         )
 
 

@@ -17,6 +17,7 @@ from .shown import Answer, answer_of, error_line, problem_in
 
 Workload = Mapping[str, Any] | Path | str  # a path, or the text of a workload file
 MOST_PAUSE_S, AT_ONCE = 60.0, 1000  # whatever Retry-After says; estimates of one call
+BY_LINE, BUSY = {"Accept": "application/x-ndjson"}, ("queued", "running")
 
 
 class AssayError(Exception):
@@ -29,8 +30,9 @@ class Problem(AssayError):
     def __init__(self, response: httpx.Response, text: str) -> None:
         said = problem_in(response.headers.get("Content-Type", ""), text)
         self.status, self.errors = response.status_code, said.get("errors") or []
-        self.detail = said.get("detail") or said.get("title") or f"{response.url} answered {self.status}."
-        super().__init__("\n".join([self.detail, *map(error_line, self.errors)]))
+        what = said.get("detail") or said.get("title") or f"{response.url} answered {self.status}."
+        self.detail = f"{response.url.path}: {what}" if self.status == 404 else what
+        super().__init__("\n".join(map(error_line, self.errors)) or self.detail)
 
 
 def call(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,6 +45,13 @@ def pause_s(response: httpx.Response, otherwise: float) -> float:
     return min(float(text), MOST_PAUSE_S) if text.isdecimal() else otherwise
 
 
+def data_of(response: httpx.Response) -> Any:
+    """AssayError: something else answered, such as the sign-in page of a proxy."""
+    with suppress(ValueError):
+        return response.json()
+    raise AssayError(f"{response.url} did not answer with JSON; is it an Assay server?")
+
+
 def body_of(workload: Workload) -> dict[str, Any]:
     if isinstance(workload, Mapping):
         return {"json": dict(workload)}
@@ -53,7 +62,7 @@ def body_of(workload: Workload) -> dict[str, Any]:
 class Calls:
     """url and token: default to ASSAY_URL and ASSAY_TOKEN. tries: of a call that gets no answer, 429 or 503."""
 
-    _blocks: bool
+    _blocks = True
 
     def __init__(self, url: str = "", token: str | None = None, *, tries: int = 5, **options: Any) -> None:
         self.url, self.tries = (url or os.environ.get("ASSAY_URL", "")).rstrip("/"), max(tries, 1)
@@ -61,8 +70,8 @@ class Calls:
             raise ValueError("Give the server's address, such as https://assay.example, here or in ASSAY_URL.")
         token = os.environ.get("ASSAY_TOKEN", "") if token is None else token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        kind: Any = httpx.Client if self._blocks else httpx.AsyncClient
-        self._http = kind(base_url=f"{self.url}/api/v1/", headers=headers, **{"timeout": 120.0, **options})
+        options = {"base_url": f"{self.url}/api/v1/", "headers": headers, "timeout": 120.0, **options}
+        self._http: Any = (httpx.Client if self._blocks else httpx.AsyncClient)(**options)
 
     def _run(self, steps: Any) -> Any:
         """Blocking: runs the coroutine to its end, which waits for no event loop."""
@@ -105,24 +114,20 @@ class Calls:
 
     async def _ready(self, path: str, timeout_s: float = 900.0, ended: bool = False, **params: Any) -> httpx.Response:
         """The response, once it is not 202 (parts are still computed) and, if `ended`, the advice has ended."""
-        end = time.monotonic() + timeout_s
-        while (response := await self._send("GET", path, params=params)).status_code == 202 or (
-            ended and response.json()["state"] in ("queued", "running")
-        ):
+        end, get = time.monotonic() + timeout_s, functools.partial(self._send, "GET", path, params=params)
+        while (got := await get()).status_code == 202 or ended and data_of(got)["state"] in BUSY:
             if time.monotonic() > end:
                 raise AssayError(f"{path} is not finished after {timeout_s:g} seconds.")
-            await self._pause(pause_s(response, 1.0))
-        return response
+            await self._pause(pause_s(got, 1.0))
+        return got
 
     async def _answer(self, advice_id: str, *, timeout_s: float = 900.0, include: str = "pareto") -> Answer:
         """The Answer of an advice, which is waited for. include: parts of it, as in the API."""
-        advice = (
-            await self._ready(f"advice/{advice_id}", timeout_s, True, wait=max(0, min(30, int(timeout_s))))
-        ).json()
+        wait = max(0, min(30, int(timeout_s)))
+        advice = data_of(await self._ready(f"advice/{advice_id}", timeout_s, True, wait=wait))
         if advice["state"] != "done":
             raise AssayError(f"Advice {advice_id} is {advice['state']}. {advice['error']}".strip())
-        result = (await self._ready(f"advice/{advice_id}/result", timeout_s, include=include)).json()
-        return answer_of(advice, result)
+        return answer_of(advice, data_of(await self._ready(f"advice/{advice_id}/result", timeout_s, include=include)))
 
     answer = call(_answer)
 
@@ -131,13 +136,13 @@ class Calls:
         """The Answer to a workload; wait=False: the queued advice. key: an idempotency key of your own."""
         body = body_of(workload)
         headers = {"Idempotency-Key": key or uuid4().hex, **body.pop("headers", {})}
-        advice = (await self._send("POST", "advice", headers=headers, **body)).json()
+        advice = data_of(await self._send("POST", "advice", headers=headers, **body))
         return await self._answer(advice["id"], **options) if wait else advice
 
     @call
     async def compare(self, *advice_ids: str) -> list[dict[str, Any]]:
         """The summary of each advice."""
-        return [(await self._ready(f"advice/{each}/summary")).json() for each in advice_ids]
+        return [data_of(await self._ready(f"advice/{each}/summary")) for each in advice_ids]
 
     @call
     async def document(self, advice_id: str, name: str) -> bytes:
@@ -147,31 +152,29 @@ class Calls:
     @call
     async def estimate(self, **deployment: Any) -> Any:
         """One deployment or training step: estimate(model=..., accelerator=..., weights=..., isl=..., osl=...)."""
-        return (await self._send("POST", "estimate", json=deployment)).json()
+        return data_of(await self._send("POST", "estimate", json=deployment))
 
     @call
     async def quick(self, workload: Workload) -> Any:
         """The ranking by closed formulas."""
-        return (await self._send("POST", "quick", **body_of(workload))).json()
+        return data_of(await self._send("POST", "quick", **body_of(workload)))
 
     @call
     async def search(self, kind: str, text: str = "", **filters: Any) -> Any:
         """Rows of a list of the catalog: accelerators, models, frameworks, prices, api-prices, regions."""
-        params = {**({"search": text} if text else {}), **filters}
-        return (await self._send("GET", kind, params=params)).json()["results"]
+        return data_of(await self._send("GET", kind, params={"search": text, **filters}))["results"]
 
     @call
     async def get(self, path: str, **params: Any) -> Any:
         """Any other resource: get("freshness")."""
-        return (await self._ready(path, **params)).json()
+        return data_of(await self._ready(path, **params))
 
     async def _rows(self, entries: Iterable[Any], base: Mapping[str, Any] | None = None) -> AsyncIterator[Any]:
         """Many estimates: `index` with `estimate` or `problem` of each, as soon as it is computed."""
         rows = list(entries)
         for first in range(0, len(rows), AT_ONCE):
             body = {"base": dict(base or {}), "estimates": rows[first : first + AT_ONCE]}
-            headers = {"Accept": "application/x-ndjson"}
-            async for line in self._lines(await self._send("POST", "estimates", True, json=body, headers=headers)):
+            async for line in self._lines(await self._send("POST", "estimates", True, json=body, headers=BY_LINE)):
                 yield (found := json.loads(line)) | {"index": found["index"] + first}
 
 
@@ -187,13 +190,10 @@ class AsyncAssay(Calls, AbstractAsyncContextManager["AsyncAssay"]):
 class Assay(Calls, AbstractContextManager["Assay"]):
     """`with Assay(url, token) as assay: assay.advise("workload.yaml")`."""
 
-    _blocks = True
-
     def estimates(self, entries: Iterable[Any], base: Mapping[str, Any] | None = None) -> Iterator[Any]:
         rows = self._rows(entries, base)
-        with suppress(StopAsyncIteration):
-            while True:
-                yield self._run(rows.__anext__())
+        while row := self._run(anext(rows, None)):
+            yield row
 
     def __exit__(self, *error: object) -> None:
         self._http.close()

@@ -59,6 +59,9 @@ class Rows:
         frame = pandas.json_normalize([{k: v for k, v in row.items() if k != "launch"} for row in self.rows])
         return frame[[name for name in frame if not any(isinstance(each, list | dict) for each in frame[name])]]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.title!r}, rows: {len(self.rows)}, {self.url}>"
+
     def _table(self) -> list[list[str]]:
         used = [path for path in COLUMNS if any(written(row, path) for row in self.rows)]
         return [[COLUMNS[p] for p in used], *([written(row, path) for path in used] for row in self.rows[:20])]

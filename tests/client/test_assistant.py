@@ -151,6 +151,37 @@ def test_a_token_that_reads_cannot_ask(tools: Any, monkeypatch: pytest.MonkeyPat
     assert refused and not listed
 
 
+def test_why_not_an_accelerator_that_is_among_the_options(tools: Any, answer: Answer) -> None:
+    best = answer.rows[0]
+    for name in (best["accelerator"], best["accelerator"].upper(), best["accelerator_name"]):
+        [(_, said)] = asked(tools, ("explain", {"advice_id": answer.id, "about": "rejected", "name": name}))
+        assert said["ranked"][0] == {key: pytest.approx(best[key], rel=1e-3) if key == "usd_per_month" else best[key]
+                                     for key in ("rank", "label", "usd_per_month")}  # fmt: skip
+
+
+def test_a_decision_is_said_in_full(tools: Any, answer: Answer) -> None:
+    [(_, told), (_, why)] = asked(
+        tools, ("get_answer", {"advice_id": answer.id}), ("explain", {"advice_id": answer.id, "about": "verdict"})
+    )
+    assert "…" not in json.dumps([told["said"], told.get("check_first"), told["first"]], ensure_ascii=False)
+    assert why["verdict"] == answer.result["verdict"]
+
+
+def test_prices_come_lowest_first(tools: Any) -> None:
+    [(_, said)] = asked(tools, ("search_catalog", {"kind": "prices", "text": "l40s", "limit": 10}))
+    prices = [row["usd_per_chip_hour"] for row in said["results"] if isinstance(row, dict)]
+    assert len(prices) > 2 and prices == sorted(prices)
+    assert all(
+        {"provider", "region", "term", "as_of"} <= row.keys() for row in said["results"] if isinstance(row, dict)
+    )
+
+
+def test_what_to_test_names_what_would_change_the_choice(tools: Any, answer: Answer) -> None:
+    [(_, said)] = asked(tools, ("what_to_test_next", {"advice_id": answer.id}))
+    within = [row["detail"] for row in answer.result["sensitivity"] if row["within_range"]]
+    assert said["said"] and said["changes_the_choice"] == within
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3000),
     lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=300), inner, max_size=30),

@@ -257,3 +257,25 @@ def test_a_problem_that_is_none_is_told_by_its_status(content: bytes) -> None:
     reply = httpx.MockTransport(lambda request: httpx.Response(400, content=content, headers=headers))
     with pytest.raises(Problem, match="answered 400"):
         Assay("http://here/", "aat_x", transport=reply).get("x")
+
+
+@pytest.mark.parametrize("call", ["get", "advise", "answer", "estimate", "search", "compare"])
+def test_a_sign_in_page_is_no_answer(call: str) -> None:
+    reply = httpx.MockTransport(lambda request: httpx.Response(200, html="<html>Sign in</html>"))
+    given = {"advise": [{"name": "chat"}], "estimate": []}.get(call, ["a1"])
+    with pytest.raises(AssayError, match=r"http://here/api/v1/.* did not answer with JSON"):
+        getattr(Assay("http://here", "", transport=reply), call)(*given)
+
+
+def test_a_refusal_says_each_thing_once(assay: Assay) -> None:
+    with pytest.raises(Problem) as refused:
+        assay.advise({"name": "x"})
+    lines = str(refused.value).splitlines()
+    assert lines == ["model: is required for kind serving", "traffic: is required for kind serving"]
+    with pytest.raises(Problem, match="/api/v1/advice/none: "):
+        assay.answer("none")
+
+
+def test_an_answer_says_what_it_is_at_a_prompt(answer: Answer) -> None:
+    for shown in (answer, answer.frontier()):
+        assert repr(shown) == f"<{type(shown).__name__} {shown.title!r}, rows: {len(shown.rows)}, {answer.url}>"

@@ -101,6 +101,30 @@ def test_a_sheet_that_stays_current(answer: Answer, server: str, token: str) -> 
     assert found.status_code == 200 and len(rows) == len(answer.rows)
 
 
+HOST = """
+const { execFileSync } = require("node:child_process");
+const [server, token, path] = process.argv.slice(2);
+const PropertiesService = { getScriptProperties: () => ({ getProperty: (name) => ({ ASSAY_TOKEN: token })[name] }) };
+const UrlFetchApp = { fetch(url, { headers }) {
+  const sent = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
+  const text = execFileSync("curl", ["-sS", "--fail", ...sent, url.replace("https://assay.example", server)]);
+  return { getContentText: () => text.toString("utf8") };
+} };
+const Utilities = { parseCsv: (text) => text };
+"""
+
+
+@pytest.mark.node
+def test_a_function_of_a_google_sheet(tmp_path: Path, answer: Answer, server: str, token: str) -> None:
+    """The script as it stands, with stand-ins for the services of Apps Script."""
+    script = block("Size a fleet from a spreadsheet", "text", 1)
+    (tmp_path / "sheet.cjs").write_text(f"{HOST}{script}\nprocess.stdout.write(assay(path));\n")
+    command = ["node", "sheet.cjs", server, token, f"/advice/{answer.id}/options.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [row["label"] for row in csv.DictReader(io.StringIO(done.stdout))] == [row["label"] for row in answer.rows]
+
+
 def test_a_nightly_watch(folder: Folder) -> None:
     text = block("Watch prices every night", "sh")
     folder.sh(text)

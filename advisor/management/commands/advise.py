@@ -155,8 +155,8 @@ class Command(BaseCommand):
         with asked(options["server"]) as assay:
             if options["quick"]:
                 self.print_ranking(result.QuickRanking.read(assay.quick(sent)), options)
-            found = assay.advise(sent, include="all")
-        self.print_answer(result.Answer.read(found.result), options)
+            answer = result.Answer.read(assay.advise(sent, include="all").result)
+        self.print_answer(answer, options)
 
     def print_answer(self, answer: Answer, options: dict[str, Any]) -> NoReturn:
         if options["document"]:

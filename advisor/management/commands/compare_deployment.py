@@ -3,21 +3,23 @@
 import json
 import time
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import requests
-from django.core.management.base import BaseCommand
 
 from advisor.management.commands.import_loadtest import option_of
+from advisor.management.remote import ServerCommand, add_server, asked, posted
 from catalog.loading.bounded import FILES, BoundedError, read_json
 from catalog.management.errors import BadInput, at_least_one
 
 TIMEOUT_S = 10
 MOST_SCRAPE_BYTES = 16 * 2**20
+Compare = Callable[[list[Any]], Any]  # of files
 
 
-class Command(BaseCommand):
+class Command(ServerCommand):
     help = (
         "Reads metrics, start-up logs, load-test results, manifests and scripts of a running deployment, and says how "
         "it compares with its plan and with the prediction for its load. Exit codes: 0 compared, 2 bad input."
@@ -48,6 +50,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--wait", type=float, metavar="S", help="read each URL twice, this many seconds apart")
         parser.add_argument("--format", choices=["table", "json", "markdown"], default="table", help="default: table")
+        add_server(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         from advisor import deployments  # here, so that --help does not load the engine
@@ -57,9 +60,7 @@ class Command(BaseCommand):
         for name in ("window", "wait"):
             if options[name] is not None and not 0 < options[name] <= 86_400 * (365 if name == "window" else 1):
                 raise BadInput(f"--{name}: {options[name]:g} is no number of seconds above 0")
-        asked = deployments.Asked(
-            plan=_plan(options), model=options["model"], accelerator=options["accelerator"], servers=options["servers"]
-        )
+        compare = (_on_server if options["server"] else _here)(options)  # refuses a plan before anything is read
         urls = [each for each in options["files"] if each.startswith(("http://", "https://"))]
         try:
             given = [_fetched(url) for url in urls]
@@ -67,14 +68,59 @@ class Command(BaseCommand):
                 time.sleep(options["wait"])
                 given += [_fetched(url) for url in urls]
             given += [_read(Path(each)) for each in options["files"] if each not in urls]
-            records = deployments.read_files(given, options["window"], FILES)
-            found = [deployments.compared(group, asked) for group in deployments.grouped(records)]
+            found = compare(given)
         except deployments.DeploymentError as error:
             raise BadInput(str(error)) from error
         if options["format"] == "json":
             self.stdout.write(json.dumps({"deployments": found}, indent=2, ensure_ascii=False))
         else:
             self.stdout.write(deployments.table(found, markdown=options["format"] == "markdown"))
+
+
+def _here(options: dict[str, Any]) -> Compare:
+    from advisor import deployments
+
+    wanted = deployments.Asked(
+        plan=_plan(options), model=options["model"], accelerator=options["accelerator"], servers=options["servers"]
+    )
+
+    def compare(given: list[Any]) -> Any:
+        groups = deployments.grouped(deployments.read_files(given, options["window"], FILES))
+        return [deployments.compared(group, wanted) for group in groups]
+
+    return compare
+
+
+def _on_server(options: dict[str, Any]) -> Compare:
+    from advisor.workload import WorkloadError, load
+
+    if options["plan"] is not None:
+        raise BadInput("--plan: a server compares with its own answers; give --advice ID/RANK, or --server ''")
+    stated = {name: options[name] for name in ("model", "accelerator", "servers")} | {"window_s": options["window"]}
+    named = ""
+    if options["advice"] is not None:
+        named = f"--advice: {options['advice']}"
+        advice, _, rank = options["advice"].replace("/options/", "/").partition("/")
+        if not rank.isdecimal():
+            raise BadInput(f"{named}: give ADVICE-ID/RANK; a server's options have no numbers")
+        stated |= {"advice": advice, "option": int(rank)}
+    if options["workload"] is not None:
+        try:
+            stated["workload"] = load(_read(options["workload"]).content)
+        except WorkloadError as error:
+            raise BadInput(f"{options['workload']}: {error.errors[0]['message']}") from error
+
+    def compare(given: list[Any]) -> Any:
+        files = [{"name": one.name, "text": one.content.decode("utf-8", "replace"), "at_s": one.at_s} for one in given]
+        with asked(options["server"], named=named) as assay:
+            body = _stated({**stated, "files": [_stated(each) for each in files]})
+            return posted(assay, "deployments/compare", body)["deployments"]
+
+    return compare
+
+
+def _stated(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value not in ("", None)}
 
 
 def _read(path: Path) -> Any:

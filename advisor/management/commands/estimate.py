@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand
-
 from advisor.management.commands.advise import (
     NOTHING_FEASIBLE,
     OK,
@@ -21,7 +19,7 @@ from advisor.management.commands.advise import (
     with_traces,
     without_files,
 )
-from advisor.management.remote import add_server, asked
+from advisor.management.remote import ServerCommand, add_server, asked
 from advisor.result import ClosedEstimate, Estimate, TrainingEstimate
 from advisor.workload import FIXED, WorkloadError, parse
 from catalog.management.errors import BAD_INPUT
@@ -97,7 +95,7 @@ HELP = {
 }
 
 
-class Command(BaseCommand):
+class Command(ServerCommand):
     help = "Estimates one fixed deployment or one training step. Exit codes: 0 estimated, 3 does not fit, 2 bad input."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -198,9 +196,9 @@ def ask(options: dict[str, Any], warn: Callable[[str], object]) -> Found:
     body = arguments(options, warn, stated)
     with asked(options["server"], with_flag) as assay:
         found = assay.estimate(**body)
-    if options["kind"] != FIXED:
-        return TrainingEstimate.read(found)
-    return (ClosedEstimate if options["method"] == "closed_form" else Estimate).read(found)
+        if options["kind"] != FIXED:
+            return TrainingEstimate.read(found)
+        return (ClosedEstimate if options["method"] == "closed_form" else Estimate).read(found)
 
 
 def computed(options: dict[str, Any], warn: Callable[[str], object]) -> Found:

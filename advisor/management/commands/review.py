@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand
-
 from advisor import workload
 from advisor.management.commands.advise import (
     BadFile,
@@ -20,7 +18,7 @@ from advisor.management.commands.advise import (
     snapshot_of,
     workload_to_send,
 )
-from advisor.management.remote import add_server, asked
+from advisor.management.remote import ServerCommand, add_server, asked
 from advisor.report import review
 from advisor.result import Answer
 from catalog.management.errors import BAD_INPUT
@@ -30,7 +28,7 @@ ANSWERS = Path("assay-answers.json")
 REMEDY = "write it anew with --update"
 
 
-class Command(BaseCommand):
+class Command(ServerCommand):
     help = (
         "Answers workload files and compares the answers with earlier ones, for a check of pull requests. "
         "Exit 0: within the limits, 1: a cost, a margin or a first choice moved beyond them, 2: bad input."
@@ -82,7 +80,7 @@ class Command(BaseCommand):
                 sent = workload_to_send(raw_question(file, [], None, {}), file.parent, self.stderr.write)
                 with asked(server, lambda item: {**item, "field": f"{file}: {item['field'] or 'workload'}"}) as assay:
                     found = assay.advise(sent, include="all")
-                return review.record(Answer.read(found.result), found.workload.get("slo") or {})
+                    return review.record(Answer.read(found.result), found.workload.get("slo") or {})
             spec = question(file, [], warn=self.stderr.write)
             return review.record(recommended(spec, snapshot_of(spec)), spec.get("slo") or {})
         except workload.WorkloadError as error:

@@ -4,16 +4,16 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from advisor import refresh
-from advisor.management.remote import add_server, asked
+from advisor.management.remote import ServerCommand, add_server, asked
 from catalog.details import freshness
 from catalog.management.errors import BadInput, operator
 from catalog.pricing import sync
 
 
-class Command(BaseCommand):
+class Command(ServerCommand):
     help = "Shows the newest date and version of prices, models, accelerators, frameworks and measurements."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -29,8 +29,8 @@ class Command(BaseCommand):
                 raise BadInput("--answers and --compare read this server's database; give --server '' on the server")
             with asked(options["server"]) as assay:
                 found = assay.get("freshness")
-            as_json = options["format"] == "json"
-            self.stdout.write(json.dumps(found, indent=1) if as_json else "\n".join(freshness.lines(found)))
+                lines = freshness.lines(found)
+            self.stdout.write(json.dumps(found, indent=1) if options["format"] == "json" else "\n".join(lines))
             return
         try:
             row = refresh.compare(operator()) if options["compare"] else None

@@ -390,6 +390,59 @@ def test_a_schema_refuses_what_it_does_not_know() -> None:
         assert list(validator(kind).iter_errors(each)), kind
 
 
+@pytest.mark.parametrize("engine", ["0.31.0", "0.99.0"])
+def test_dynamo_is_told_its_version_where_the_tag_of_the_image_does_not_say_it(best: Scored, engine: str) -> None:
+    s = deployment(best, random.Random(1), framework="vllm", slug="h100-sxm", tp=8, pp=1, dp=1, pools=False)
+    answer = answer_of(s)
+    option = answer.recommendations[0].changed(framework_version=engine)
+    ((_, graph),) = read(str(EXPORTS["dynamo.yaml"][1](answer.changed(recommendations=[option]), 1)), "dynamo.yaml")
+    frontend, worker = graph["spec"]["components"]
+    images = [each["podTemplate"]["spec"]["containers"][0]["image"] for each in (frontend, worker)]
+    assert images[0].endswith("vllm-runtime:1.6.1") and "runtimeVersionOverride" not in frontend
+    assert (worker.get("runtimeVersionOverride") == "1.6.1") is (engine == "0.99.0") is images[1].startswith("<")
+
+
+def test_a_file_says_how_to_start_it_and_to_keep_to_the_planned_accelerators(best: Scored) -> None:
+    s = deployment(best, random.Random(1), framework="vllm", slug="h100-sxm", tp=8, pp=1, dp=1, replicas=2, pools=False)
+    made = dict(exports(answer_of(s)))
+    assert set(made) == set(EXPORTS)
+    for name, text in made.items():
+        head = [line for line in text.splitlines() if line.startswith("# ")]
+        said = "sky serve up --secret HF_TOKEN" if name == "skypilot.yaml" else "add a nodeSelector for"
+        assert any(said in line for line in head), head
+
+
+def test_skypilot_knows_the_clouds_and_each_names_its_accelerators() -> None:
+    known = facts()["skypilot"]
+    clouds = {each["name"] for each in known["clouds"].values()}
+    for cloud in clouds:
+        assert list(validator("skypilot.yaml").iter_errors({"resources": {"infra": cloud}, "run": "true"})) == []
+    named = {cloud for names in (*known["accelerators"].values(), *known["slices"].values()) for cloud in names}
+    assert named == clouds
+
+
+@pytest.mark.parametrize(
+    ("slug", "seller", "instance"),
+    [
+        ("h200-sxm", ("mithril", "ccs-h200.sxm.8x", "us-central2-b"), "ccs-h200.sxm.8x"),
+        ("b200", ("verda", "8B200.240V", "FIN-03"), "8B200.240V"),
+        ("h200-sxm", ("verda", "2H200.141S.88V", "FIN-02"), ""),  # of two, where the plan has eight
+        ("h100-sxm", ("verda", "NVIDIA H100 SXM5", "any"), ""),
+    ],
+)
+def test_an_instance_type_is_passed_on_as_the_cloud_calls_it(
+    best: Scored, slug: str, seller: tuple[str, str, str], instance: str
+) -> None:
+    s = deployment(best, random.Random(1), framework="vllm", slug=slug, tp=8, pp=1, dp=1, replicas=1, pools=False)
+    answer = answer_of(s, seller=seller)
+    if seller[1].startswith("2H200"):
+        answer = answer.changed(recommendations=[answer.recommendations[0].changed(instances=4)])
+    resources = yaml.safe_load(str(EXPORTS["skypilot.yaml"][1](answer, 1)))["resources"]
+    region = f"/{seller[2]}" if seller[2] != "any" else ""
+    assert resources["infra"] == f"{seller[0]}{region}" and resources.get("instance_type", "") == instance
+    assert resources["accelerators"].endswith(":8")
+
+
 def test_every_fact_of_another_system_names_its_source() -> None:
     for system, known in facts().items():
         assert known["source"] and known["as_of"] and known["basis"] in ("read", "mixed", "memory"), system

@@ -38,6 +38,13 @@ def pod(option: Option, pool: Pool, container: Json) -> Json:
     return {"containers": [container], "volumes": pool.volumes} | ({"nodeSelector": selector} if selector else {})
 
 
+def notes_of(option: Option, pool: Pool) -> list[str]:
+    """The manifest's comments, and what keeps a pod from other accelerators that share the resource's name."""
+    if not pool.resource or node_labels(option, pool):
+        return pool.notes
+    return [f"if some nodes have other accelerators, add a nodeSelector for {option.accelerator_name}", *pool.notes]
+
+
 def environment(option: Option, pool: Pool) -> list[Json]:
     """Variables of a container, with those that a pool needs in addition."""
     more = facts()["pools"]["variables"].get(option.framework, []) if pool.role else []
@@ -61,7 +68,9 @@ def kserve(answer: Answer, rank: int) -> str:
         }
         plain = {"name": first.name, "annotations": {"serving.kserve.io/deploymentMode": "Standard"}}
         made = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": plain}
-        return document(option, "kserve", first.notes, *first.config_maps, made | {"spec": {"predictor": service}})
+        return document(
+            option, "kserve", notes_of(option, first), *first.config_maps, made | {"spec": {"predictor": service}}
+        )
     rule = rule_of(option, "kserve")
     model, _ = translated(first.argv, rule, "kserve")
     spec = {
@@ -72,7 +81,7 @@ def kserve(answer: Answer, rank: int) -> str:
     }
     name = {"name": first.name.removesuffix("-decode")}
     made = {"apiVersion": "serving.kserve.io/v1alpha2", "kind": "LLMInferenceService", "metadata": name}
-    return document(option, "kserve", first.notes, made | {"spec": spec})
+    return document(option, "kserve", notes_of(option, first), made | {"spec": spec})
 
 
 def _workload(option: Option, pool: Pool, rule: Json) -> Json:
@@ -125,7 +134,10 @@ def llm_d(answer: Answer, rank: int) -> str:
         "decode": _values(option, first, known["decode_port"] if first.role else PORT),
         "prefill": _values(option, pools[1], PORT) if len(pools) > 1 else {"create": False, "replicas": 0},
     }
-    notes = ["install it with the chart inferencepool, whose pool selects the labels of modelArtifacts", *first.notes]
+    notes = [
+        "install it with the chart inferencepool, whose pool selects the labels of modelArtifacts",
+        *notes_of(option, first),
+    ]
     return document(option, "llm-d", notes, values)
 
 
@@ -202,23 +214,29 @@ def dynamo(answer: Answer, rank: int) -> str:
     first = pools[0]
     if first.resource.partition("/")[0] not in {name.partition("/")[0] for name in facts()["dynamo"]["resources"]}:
         raise refused("dynamo", f"its engines run on {' and '.join(facts()['dynamo']['resources'])}")
+    engine, newest = list(rule["has"].items())[-1]
     release = rule["has"].get(option.framework_version)
     image = f"{rule['image']}:{release}" if release else f"<{rule['image']} with {first.containers[0]['image']}>"
-    frontend: Json = {"name": "main", "image": image}
+    frontend: Json = {"name": "main", "image": f"{rule['image']}:{release or newest}"}
     components: list[Json] = [
         {"name": "Frontend", "type": "frontend", "replicas": 1, "podTemplate": {"spec": {"containers": [frontend]}}}
     ]
-    components += [_component(option, pool, rule, image) for pool in pools]
+    # the operator takes the tag of an image for Dynamo's version
+    version = {} if release else {"runtimeVersionOverride": newest}
+    components += [_component(option, pool, rule, image) | version for pool in pools]
     made = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": {"name": first.name.removesuffix("-decode")},
         "spec": {"backendFramework": rule["backend"], "components": components},
     }
-    newest, engine = list(rule["has"].values())[-1], list(rule["has"])[-1]
     notes = [] if release else [f"no release of Dynamo has this version: {newest} has {option.framework} {engine}"]
     return document(
-        option, "dynamo", [*notes, *first.notes], *(each for pool in pools for each in pool.config_maps), made
+        option,
+        "dynamo",
+        [*notes, *notes_of(option, first)],
+        *(each for pool in pools for each in pool.config_maps),
+        made,
     )
 
 

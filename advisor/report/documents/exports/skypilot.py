@@ -47,7 +47,10 @@ def _serving(option: Option) -> str:
         resources = _resources(option, chips, instance, alone=False) | _image(pool)
         task |= {"resources": resources, "num_nodes": option.instances, "secrets": {"HF_TOKEN": None}}
         task |= _setup(pool.files) | {"run": _several(option, pool, each)}
-        notes = [f"{option.replicas} servers on {option.instances} machines: put a load balancer in front of them"]
+        notes = [
+            "start it with: sky launch --secret HF_TOKEN",
+            f"{option.replicas} servers on {option.instances} machines: put a load balancer in front of them",
+        ]
     else:
         whole = instance if on_instance == chips else ""
         resources = _resources(option, chips, whole) | {"ports": PORT} | _image(pool)
@@ -55,7 +58,7 @@ def _serving(option: Option) -> str:
         task |= {"service": {"readiness_probe": probe, "replicas": pool.replicas}, "resources": resources}
         task |= {"num_nodes": pool.hosts} if pool.hosts > 1 else {}
         task |= {"secrets": {"HF_TOKEN": None}} | _setup(pool.files) | {"run": _server(pool)}
-        notes = ["start it with: sky serve up"]
+        notes = ["start it with: sky serve up --secret HF_TOKEN"]
     return document(option, "skypilot", [*notes, *_terms(option), *pool.notes], task)
 
 
@@ -166,7 +169,7 @@ def _training(option: TrainingOption) -> str:
         "setup": f"{written}sh prepare.sh\n",
         "run": f"ln -sfn {STORAGE} checkpoints\nhead={HEAD}\nexec {_joined(option.launch.command)}\n",
     }
-    return document(option, "skypilot", ["start it with: sky jobs launch", *_terms(option)], task)
+    return document(option, "skypilot", ["start it with: sky jobs launch --secret HF_TOKEN", *_terms(option)], task)
 
 
 def _hosts(option: TrainingOption) -> int:
