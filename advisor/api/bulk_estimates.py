@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import structlog
 from django.conf import settings
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import exceptions, serializers, views
 from rest_framework.negotiation import DefaultContentNegotiation
@@ -22,7 +23,7 @@ from advisor import advise, inputs, workload
 from advisor.api import limits
 from advisor.api.openapi import ESTIMATE_EXAMPLE, EXAMPLE, KEY_PARAMETER
 from advisor.api.parsers import PARSERS, idempotency_key, key_owner, workload_in
-from advisor.api.problems import workload_problem
+from advisor.api.problems import unavailable, workload_problem
 from advisor.api.views import estimate_of
 from advisor.result import QuickRanking
 from advisor.workload import FIXED, MAX_ERRORS
@@ -43,9 +44,11 @@ MAX_ESTIMATES, MAX_CLOSED = 1_000, 10_000  # simulated, and in all
 MAX_BATCH = 100
 PER_COUNT, CLOSED_PER_COUNT = quotas.PER_COUNT, quotas.CLOSED_PER_COUNT
 MOST_S = 120.0  # of computing; what is left then is refused, so that one call cannot occupy a web thread for long
-PART = 2_500  # entries in closed form that are computed together: fewer start the stream sooner
+PART = 5_000  # entries in closed form that are computed together: fewer start the stream sooner
+BROKEN = "The server could not compute this entry. Send it again; if that fails, report it to the operator."
 LATE = "Not computed: this call reached its limit of {:.0f} seconds. Send the rest again, in smaller calls."
 Json = dict[str, Any]
+log = structlog.get_logger("assay.bulk")
 
 
 class EstimatesParser(StrictJSONParser):
@@ -161,6 +164,35 @@ def results(entries: Sequence[Json], organisation: Organisation) -> Iterator[Jso
             yield {"index": index, "estimate": None if problem else found, "problem": problem}
 
 
+def started(rows: Iterator[Json], count: int) -> Iterator[Json]:
+    """The rows, the first of which is computed now: what prevents all of them still gets its own status."""
+    first = next(rows)
+    return itertools.chain([first], unbroken(rows, 1, count))
+
+
+def unbroken(rows: Iterator[Json], index: int, count: int) -> Iterator[Json]:
+    """The rows from `index`. After an error, the rest have a problem, because the status is already sent."""
+    try:
+        for row in rows:
+            yield row
+            index += 1
+    except Exception as failure:
+        log.exception("bulk_estimate_stopped", index=index)
+        missing = unavailable(failure)
+        problem = problem_document(503, detail=missing.detail) if missing else problem_document(500, detail=BROKEN)
+        yield from ({"index": i, "estimate": None, "problem": problem} for i in range(index, count))
+
+
+def document(rows: Iterator[Json], count: int) -> Iterator[bytes]:
+    """An EstimateResults, a row at a time; the number of errors is known last."""
+    errors, head = 0, f'{{"count":{count},"results":['.encode()
+    for row in rows:
+        errors += row["problem"] is not None
+        yield head + line(row)
+        head = b","
+    yield f'],"error_count":{errors}}}'.encode()
+
+
 def is_refusal(found: Any) -> bool:
     return isinstance(found, workload.WorkloadError)
 
@@ -226,16 +258,11 @@ class Estimates(views.APIView):
         body.is_valid(raise_exception=True)
         entries = entries_of(body.validated_data)
         limits.of_estimate(request, *check_count(entries))
-        found = results(entries, organisation_of(request))
+        found = started(results(entries, organisation_of(request)), len(entries))
         if isinstance(request.accepted_renderer, NdjsonRenderer):
             lines = (line(each) + b"\n" for each in found)
             return StreamingHttpResponse(lines, content_type=NdjsonRenderer.media_type)
-        rows, errors = [], 0
-        for each in found:
-            errors += each["problem"] is not None
-            rows.append(line(each))
-        head = f'{{"count":{len(rows)},"error_count":{errors},"results":['.encode()
-        return HttpResponse(b"".join((head, b",".join(rows), b"]}")), content_type="application/json")
+        return StreamingHttpResponse(document(found, len(entries)), content_type="application/json")
 
 
 # --- many workloads -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from advisor.inputs.current import (
     assumed_burstiness,
     catalog_chip,
     catalog_resources,
+    corrections,
     host_copy_fraction,
     host_speed_range,
     market,

@@ -6,7 +6,7 @@ from advisor.engine.cost import Assumptions
 from advisor.engine.estimate import Resources
 from advisor.engine.network import Model, to_shape
 from advisor.engine.step import acceptances_of, host_copy_of
-from advisor.engine.terms import UNKNOWN_UNIT, Offer
+from advisor.engine.terms import UNKNOWN_UNIT, Offer, Scopes
 from advisor.engine.terms import Accelerator as Chip
 from advisor.inputs import measured
 from advisor.inputs.check import own_model_error
@@ -27,6 +27,7 @@ def catalog_chip(a: Accelerator) -> Chip:
     return chip_of(_accelerator(a))
 
 
+@once(key=lambda models=None, organisation=None: (None if models is None else tuple(models), organisation))
 def catalog_resources(models: list[str] | None = None, organisation: Organisation | None = None) -> Resources:
     """The catalog as an organization sees it, as engine values: all models, or those with these Hugging Face IDs."""
     names = catalog_model_ids(organisation) if models is None else models
@@ -60,27 +61,20 @@ def catalog_model_id(name: str, organisation: Organisation | None = None) -> str
     return one(name, models(organisation))
 
 
-def resources_with(
-    model: str | Config, lengths: tuple[float, float] | None = None, organisation: Organisation | None = None
-) -> tuple[str, Resources]:
-    """(ID, catalog) with one model, given by name or as its config.json. Raises WorkloadError.
-
-    lengths: input and output tokens of an estimate that measured rows may correct; None: physics alone.
-    """
+def resources_with(model: str | Config, organisation: Organisation | None = None) -> tuple[str, Resources]:
+    """(ID, catalog) with one model, given by name or as its config.json; not corrected. Raises WorkloadError."""
     if isinstance(model, Config):
         if isinstance(model.config, str):
             message = "file paths are not accepted here"
             raise WorkloadError([error("model.config", message, "the contents of config.json")])
         if doubt := own_model_error(model.config, model.confirm_size):
             raise WorkloadError([doubt])
-        known = deployment.with_config(catalog_resources([], organisation), "own-model", model.config)
-        alike = measured.catalog_name(to_shape(known.models["own-model"])) if lengths is not None else ""
-        return "own-model", corrected(known, alike, lengths)
+        return "own-model", deployment.with_config(catalog_resources([], organisation), "own-model", model.config)
     model_id = catalog_model_id(model, organisation)
     known = catalog_resources([model_id], organisation)
     if model_id not in known.models:
         deployment.named("model", model_id, dict.fromkeys(catalog_model_ids(organisation)))
-    return model_id, corrected(known, model_id, lengths)
+    return model_id, known
 
 
 def with_model(known: Resources, name: str, organisation: Organisation | None = None) -> tuple[str, Resources]:
@@ -90,11 +84,12 @@ def with_model(known: Resources, name: str, organisation: Organisation | None = 
     return model_id, replace(known, models={**known.models, model_id: model}) if model else known
 
 
-def corrected(known: Resources, model_id: str, lengths: tuple[float, float] | None) -> Resources:
-    """The catalog with the corrections of a model's measured stacks, for estimates of these token lengths."""
-    if lengths is None or min(lengths) <= 0 or not model_id:
-        return known
-    return replace(known, scopes={**known.scopes, **measured.scopes_for(model_id, *lengths)})
+def corrections(known: Resources, model_id: str, chip_slug: str, isl: float, osl: float) -> Scopes:
+    """The calibration scopes of a model's measured stacks on one chip, for these token lengths."""
+    name = measured.catalog_name(to_shape(known.models[model_id])) if model_id == "own-model" else model_id
+    if min(isl, osl) <= 0 or not name:
+        return {}
+    return measured.scopes_for(name, isl, osl, chip=chip_slug)
 
 
 @once()

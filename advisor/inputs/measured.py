@@ -190,25 +190,32 @@ def catalog_name(shape: Mapping[str, Any]) -> str:
 
 
 def scopes_for(
-    model: str, isl: float, osl: float, batch: bool = False, own: Sequence[Observed] = ()
+    model: str, isl: float, osl: float, batch: bool = False, own: Sequence[Observed] = (), chip: str = ""
 ) -> dict[str, Json]:
     """Calibration scopes with the corrections of all measured stacks of this model, for these token lengths.
 
     batch: throughput of requests that all wait from the start, else TPOT of users that come and go. own: rows of the
-    organization's load tests.
+    organization's load tests. chip: only what an estimate on this one uses; empty: all.
     """
-    return _scopes_for(model, (length_class(isl), length_class(osl)), OFFLINE if batch else TPOT, tuple(own))
+    asked = (model, (length_class(isl), length_class(osl)), OFFLINE if batch else TPOT, tuple(own))
+    return _scopes_on(*asked, chip) if chip else _scopes_for(*asked)  # those of each chip would be too many to keep
 
 
 @once()
 def _scopes_for(model: str, lengths: tuple[int, int], wanted: str, own: tuple[Observed, ...]) -> dict[str, Json]:
+    return _scopes_on(model, lengths, wanted, own, "")
+
+
+def _scopes_on(
+    model: str, lengths: tuple[int, int], wanted: str, own: tuple[Observed, ...], chip: str
+) -> dict[str, Json]:
     found: dict[str, Json] = {}
     imported, rows = _evidence(model, IMPORTED, ()), _evidence(model, wanted, own)
     if imported is not None:
-        for scope, values in scopes_of(imported, lengths).items():
+        for scope, values in scopes_of(imported, lengths, chip).items():
             found[scope] = values | {"imported": True}
     if rows is not None and rows.effects:
-        found |= scopes_of(rows, lengths)
+        found |= scopes_of(rows, lengths, chip)
     return found
 
 
@@ -326,13 +333,16 @@ def hf_id(name: str) -> str:
     return row.hf_id if row else name
 
 
-def scopes_of(rows: conditioning.Evidence, lengths: tuple[int, int]) -> dict[str, Json]:
-    """The corrections of each stack and layout in these rows, and of other chips where the model level is used."""
+def scopes_of(rows: conditioning.Evidence, lengths: tuple[int, int], chip: str = "") -> dict[str, Json]:
+    """The corrections of each stack and layout in these rows, and of other chips where the model level is used.
+
+    chip: leaves out stacks on others; empty: none.
+    """
     found: dict[str, Json] = {}
     levels = [level for level, _ in rows.effects]
     for o in rows.observed:
         p = o.place
-        for layout in (p.layout, None):
+        for layout in (p.layout, None) if chip in ("", p.chip) else ():
             scope = scope_of(p.chip, p.framework, p.version, p.format, layout)
             if scope not in found:
                 found[scope] = _values(rows, _at(p, layout or (0, 0, 0, 0), lengths))

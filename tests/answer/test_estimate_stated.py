@@ -1,5 +1,6 @@
 """A server that runs, stated key by key: each key moves the estimate the way that it moves the server."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_the_command_takes_the_same_keys_and_a_workload_file(tmp_path: Path, cap
 
 def test_many_estimates_take_the_keys_too() -> None:
     body = {"base": ASKED, "estimates": [{"seats": 64}, {"seats": 0}, {"adapters": 2, "rate": 4}]}
-    answer = Client().post("/api/v1/estimates", body, content_type="application/json").json()
+    answer = json.loads(Client().post("/api/v1/estimates", body, content_type="application/json").getvalue())
     first, wrong, last = answer["results"]
     assert first["estimate"]["seats"] == 64 and last["estimate"]["rate"] == 4
     assert wrong["problem"]["errors"][0]["field"] == "seats"

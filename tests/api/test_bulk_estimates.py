@@ -24,10 +24,15 @@ def post(path: str, body: Any, **headers: str) -> Any:
     return Client().post(path, body, content_type="application/json", headers=headers)
 
 
+def document(answer: Any) -> Any:
+    """The JSON of a streamed reply."""
+    return json.loads(answer.getvalue())
+
+
 def bulk(entries: list[Any], base: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     answer = post(MANY, {"estimates": entries} | ({"base": base} if base is not None else {}))
-    assert answer.status_code == 200, answer.content
-    found = answer.json()
+    assert answer.status_code == 200, answer.getvalue()
+    found = document(answer)
     assert found["count"] == len(entries) and [each["index"] for each in found["results"]] == list(range(len(entries)))
     assert found["error_count"] == sum(each["problem"] is not None for each in found["results"])
     return list(found["results"])
@@ -118,6 +123,49 @@ def test_a_stream_has_one_result_in_each_line() -> None:
     assert lines == bulk([{}, {"tp": 0}, {"isl": 500}], BASE)
 
 
+FORMATS = pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+
+
+def rows_of(answer: Any) -> list[dict[str, Any]]:
+    text = answer.getvalue()
+    if answer["Content-Type"] == "application/json":
+        return list(json.loads(text)["results"])
+    return list(map(json.loads, text.splitlines()))
+
+
+@FORMATS
+def test_rows_are_sent_while_the_others_are_not_computed(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    def rows(entries: list[Any], _: Any) -> Any:
+        for index in range(len(entries)):
+            taken.append(index)
+            yield {"index": index, "estimate": None, "problem": None}
+
+    monkeypatch.setattr(bulk_estimates, "results", rows)
+    sent = iter(post(MANY, {"base": BASE, "estimates": [{}] * 50}, Accept=accept).streaming_content)
+    assert taken == [0]
+    for count in (1, 2, 3):
+        assert f'"index":{count - 1}'.encode() in next(sent) and len(taken) == count
+
+
+@FORMATS
+def test_an_error_of_the_server_loses_no_row(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = bulk_estimates.result_of
+
+    def result_of(entry: Any, *more: Any) -> Any:
+        if entry["isl"] == 13:
+            raise ZeroDivisionError
+        return computed(entry, *more)
+
+    monkeypatch.setattr(bulk_estimates, "result_of", result_of)
+    answer = post(MANY, {"base": BASE, "estimates": [{}, {"isl": 13}, {}]}, Accept=accept)
+    found = rows_of(answer)
+    assert [each["index"] for each in found] == [0, 1, 2]
+    assert [(each["problem"] or {}).get("status") for each in found] == [None, 500, 500]
+    assert found[0]["estimate"] == single(BASE)[0]
+
+
 @pytest.mark.parametrize("query", ["format=0", "format=", "limit=5"])
 def test_parameters_that_it_does_not_know_are_refused(query: str) -> None:
     answer = post(f"{MANY}?{query}", {"estimates": [BASE]})
@@ -137,7 +185,7 @@ def test_estimates_count_by_their_work(settings: Any) -> None:
     cache.clear()
     settings.ESTIMATES_PER_MINUTE = 3
     bad = [{}] * 41  # counted before they are looked at
-    assert post(MANY, {"estimates": bad}).json()["error_count"] == 41  # three counts
+    assert document(post(MANY, {"estimates": bad}))["error_count"] == 41  # three counts
     assert post(ONE, BASE).status_code == 429 and post(MANY, {"estimates": [BASE]}).status_code == 429
     too_many = post(MANY, {"estimates": [{}] * 61})
     assert too_many.status_code == 422 and "at most 60" in too_many.json()["errors"][0]["message"]

@@ -40,14 +40,24 @@ from advisor.engine.step import Lane, Lanes, has_decoder_beside, join_lanes, lan
 from advisor.engine.terms import Case, length_class
 from advisor.inputs import number, read_once, rounded
 from advisor.result import ClosedEstimate
-from advisor.workload import LEAST_RATE_PER_S, MAX_CONCURRENCY, Deployment, Fixed, WorkloadError, error
+from advisor.workload import (
+    LEAST_RATE_PER_S,
+    MAX_CONCURRENCY,
+    Deployment,
+    Fixed,
+    TrainingRun,
+    WorkloadError,
+    error,
+)
 from catalog import clock
 from catalog.models import Organisation
 
 Json = dict[str, Any]
 NUMBERS = ("isl", "osl", "concurrency", "rate")  # of which one validation serves any plain values
 MOST_TOKENS, MOST_RATE_PER_S = 1_000_000, 1e6
-KINDS_KEPT, ESTIMATORS_KEPT = 10_000, 2
+NAMES, MOST_NAME_CHARACTERS = ("model", "accelerator", "framework"), 120
+CONVERTED = frozenset(("workload", "trace"))  # keys from which others follow
+KINDS_KEPT, FORMS_KEPT, ESTIMATORS_KEPT = 10_000, 1_000, 2
 HOSTS_KEPT, PRICES_KEPT = 50, 10_000  # of an estimator; callers choose the keys
 MOST_KEY_BYTES = 4_000  # of a kind that is kept
 ESTIMATORS = Kept(ESTIMATORS_KEPT)
@@ -79,6 +89,7 @@ class Estimator:
     def __init__(self, organisation: Organisation | None = None) -> None:
         self.organisation = organisation
         self.kinds: dict[bytes, Asked | WorkloadError] = {}
+        self.forms: dict[bytes, Deployment] = {}
         self.calibrations: dict[float | None, Calibrations] = defaultdict(dict)
         self.prices: dict[Any, Json] = {}
         self.read: Json = {}  # of the catalog
@@ -104,14 +115,37 @@ class Estimator:
             self.keep(key, found)
         return found
 
+    def parsed(self, raw: Mapping[str, Any]) -> Deployment | TrainingRun:
+        """As parse_estimate, which checks no name against the catalog; what differs in plain names and numbers alone
+        is checked once.
+        """
+        numbers = plain(raw)
+        names = {key: raw[key] for key in NAMES if key in raw}
+        if numbers is None or not all(map(plain_name, names.values())) or not CONVERTED.isdisjoint(raw):
+            return workload.parse_estimate(raw)
+        rest = {key: value for key, value in raw.items() if key not in NAMES}
+        key = key_of(rest, given(raw, numbers), tuple(names))
+        if key is None:
+            return workload.parse_estimate(raw)
+        known = self.forms.get(key)
+        if known is None:
+            found = workload.parse_estimate(raw)
+            if isinstance(found, Deployment):
+                if len(self.forms) >= FORMS_KEPT:
+                    self.forms.clear()
+                self.forms[key] = found
+            return found
+        users = "max" if numbers.concurrency is None else numbers.concurrency
+        stated = {"isl": type(known.isl)(numbers.isl), "osl": numbers.osl, "concurrency": users, "rate": numbers.rate}
+        return known.model_copy(update=names | {key: value for key, value in stated.items() if key in raw})
+
     def keep(self, key: bytes, found: Asked | WorkloadError) -> None:
         if len(self.kinds) >= KINDS_KEPT:
             self.kinds.clear()
         self.kinds[key] = found
 
     def validated(self, raw: Mapping[str, Any]) -> Asked:
-        workload.check_size(raw)
-        d = workload.parse_estimate(raw)
+        d = self.parsed(raw)
         if not isinstance(d, Deployment):
             raise WorkloadError([error("method", "training has no estimate by closed formulas", "full, lora, qlora")])
         with read_once(self.read):
@@ -226,13 +260,26 @@ def plain(raw: Mapping[str, Any]) -> Numbers | None:
     return Numbers(isl=isl, osl=osl, concurrency=users, rate=None if rate is None else float(rate))
 
 
+def plain_name(name: Any) -> bool:
+    """Whether every check of a name's text passes and leaves it as it is."""
+    return type(name) is str and name.isprintable() and 0 < len(name) <= MOST_NAME_CHARACTERS and name == name.strip()
+
+
 def kind_key(raw: Mapping[str, Any], numbers: Numbers) -> bytes | None:
     """Of everything but the numbers, and of the class of the lengths, which chooses the measurements."""
+    return key_of(raw, given(raw, numbers), (length_class(numbers.isl), length_class(numbers.osl), numbers.osl > 0))
+
+
+def given(raw: Mapping[str, Any], n: Numbers) -> tuple[bool, ...]:
+    """Which numbers are stated, and how."""
+    return "osl" in raw, "concurrency" in raw, n.concurrency is None, "rate" in raw, n.rate is None
+
+
+def key_of(raw: Mapping[str, Any], *more: tuple[Any, ...]) -> bytes | None:
+    """Of all but the numbers; None: it would be too long to keep."""
     rest = [(key, value) for key, value in raw.items() if key not in NUMBERS]
-    lengths = (length_class(numbers.isl), length_class(numbers.osl), numbers.osl > 0)
-    given = ("concurrency" in raw, numbers.concurrency is None, "rate" in raw, numbers.rate is None)
     try:
-        key = marshal.dumps((rest, lengths, given), 2)  # unlike ==, it tells 1 from True and from 1.0
+        key = marshal.dumps((rest, more), 2)  # unlike ==, it tells 1 from True and from 1.0
     except ValueError:
         return None
     return key if len(key) <= MOST_KEY_BYTES else None

@@ -60,6 +60,7 @@ from advisor.engine.terms import (
 from advisor.fidelity import nearest_rows
 from advisor.inputs import (
     assumed_burstiness,
+    corrections,
     host_speed_range,
     market,
     number,
@@ -112,8 +113,7 @@ def fixed_of(d: Deployment, organisation: Organisation | None) -> tuple[Fixed, R
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
-    lengths = (float(d.isl), float(d.osl)) if d.use_measurements else None
-    model_id, known = resources_with(d.model, lengths, organisation)
+    model_id, known = resources_with(d.model, organisation)
     if d.host_speed_ratio:
         known = replace(known, scopes=with_host_factor(known.scopes, d.host_speed_ratio, everywhere=True))
     if isinstance(d.model, str):
@@ -125,7 +125,11 @@ def fixed_of(d: Deployment, organisation: Organisation | None) -> tuple[Fixed, R
     if d.rate is not None and d.burstiness is None:
         cv, cv_range = assumed_burstiness(d.task)
         d = d.model_copy(update={"burstiness": cv})
-    return deployment.fixed(d, known), cv_range
+    fixed = deployment.fixed(d, known)
+    if d.use_measurements:  # last, because most of what is refused never needs them
+        own = corrections(known, model_id, fixed.accelerator.slug, float(d.isl), float(d.osl))
+        fixed = replace(fixed, resources=replace(fixed.resources, scopes={**fixed.resources.scopes, **own}))
+    return fixed, cv_range
 
 
 def answer_of(fixed: Fixed, cv_range: Ratios | None = None) -> Estimate:

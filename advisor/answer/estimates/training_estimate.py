@@ -90,7 +90,7 @@ def answer(d: TrainingRun, organisation: Organisation | None = None) -> Training
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
-    model_id, known = resources_with(d.model, None, organisation)
+    model_id, known = resources_with(d.model, organisation)
     chip = deployment.named("accelerator", d.accelerator, known.accelerators)
     fixed = fixed_run(d, model_id, known.models[model_id], chip)
     achieved = efficiency(known.scopes, chip.slug, chip.family, chip.kind)

@@ -384,8 +384,10 @@ def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
 def format_name(written: str, known: Iterable[Quantization]) -> str:
     """The dtype or slug that the engine uses for a format as people write it (FP8, AWQ, nvfp4)."""
     typed = written.casefold()
+    if dtype := WEIGHTS.get(written) or WEIGHTS.get(typed):
+        return dtype
     slugs = {text.casefold(): q.slug for q in known for text in (q.name, q.slug)}
-    return WEIGHTS.get(written) or WEIGHTS.get(typed) or slugs.get(typed, written)
+    return slugs.get(typed, written)
 
 
 def format_of(methods: Sequence[Quantization], chip: Accelerator, model: Model, framework: Framework) -> Quantization:

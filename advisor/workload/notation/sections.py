@@ -39,8 +39,17 @@ def section(raw: Mapping[str, Any], model: type[BaseModel], path: str, errors: E
     for key, value in raw.items():
         annotation = annotation_of(model, key)
         inside = f"{path}.{key}".lstrip(".") if isinstance(key, str) else path
-        read_values[key] = value if annotation is None else converted(value, annotation, inside, inside, errors)
+        if annotation is not None and isinstance(value, str) and inside not in COUNTS:
+            value = as_number(value, number_at(model, key, inside), inside, errors)
+        elif annotation is not None:
+            value = converted(value, annotation, inside, inside, errors)
+        read_values[key] = value
     return read_values
+
+
+@lru_cache(1024)
+def number_at(model: type[BaseModel], key: str, path: str) -> Quantity | None:
+    return number_in(annotation_of(model, key), path)
 
 
 def converted(value: Any, annotation: Any, path: str, name: str, errors: Errors) -> Any:
@@ -48,15 +57,7 @@ def converted(value: Any, annotation: Any, path: str, name: str, errors: Errors)
     if isinstance(value, str) and name in COUNTS:
         return machines(value) or value
     if isinstance(value, str):
-        quantity = number_in(annotation, name)
-        if quantity is None:
-            return value
-        try:
-            number = read(value, quantity)
-        except Unclear as unclear:
-            errors.append(error(path, str(unclear)))
-            return value
-        return value if number is None else number
+        return as_number(value, number_in(annotation, name), path, errors)
     if isinstance(value, list):
         items = [inner for kind, args in parts(annotation) if kind is list for inner in args]
         return [converted(v, items[0], f"{path}[{i}]", name, errors) for i, v in enumerate(value)] if items else value
@@ -67,6 +68,18 @@ def converted(value: Any, annotation: Any, path: str, name: str, errors: Errors)
             if kind is dict and len(args) == 2:
                 return {key: converted(v, args[1], f"{path}.{key}", name, errors) for key, v in value.items()}
     return value
+
+
+def as_number(text: str, quantity: Quantity | None, path: str, errors: Errors) -> Any:
+    """The number that a text stands for, else the text."""
+    if quantity is None:
+        return text
+    try:
+        number = read(text, quantity)
+    except Unclear as unclear:
+        errors.append(error(path, str(unclear)))
+        return text
+    return text if number is None else number
 
 
 def annotation_of(model: type[BaseModel], key: str) -> Any:

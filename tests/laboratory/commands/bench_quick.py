@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import statistics
 import time
 from argparse import ArgumentParser
@@ -14,6 +15,7 @@ from advisor.engine.terms import kind_named
 from advisor.management.commands.advise import question, require_catalog
 from advisor.workload import WorkloadError
 from catalog.management.errors import BadInput, at_least_one
+from catalog.models import Accelerator, ServedModel
 from tests.laboratory.commands.bench_advise import FOLDER, shipped
 
 # changes of one control each, as a planner tries them; budgets are multiples of the cheapest option's cost
@@ -94,15 +96,33 @@ SIZES = {"accelerator": CHIPS, "tp": (1, 2, 4, 8), "isl": (100, 500, 1000, 2000,
 
 
 def estimates_rate(count: int) -> dict[str, float]:
-    """Estimates of one call in a CPU second, from its entries to lines of JSON."""
+    """Estimates of one call in a CPU second, from its entries to lines of JSON: of one model, then of any on any chip.
+
+    Drawn entries are mostly refused; their first call also reads the catalog.
+    """
     from advisor.answer import closed_estimates
 
     if not count:
         return {}
     combinations = itertools.islice(itertools.product(*SIZES.values()), count)
     entries = [{**BASE, **dict(zip(SIZES, values, strict=True))} for values in combinations]
-    ms, _ = timed_ms(lambda: [json.dumps(found) for found in closed_estimates.Estimator().results(entries)])
-    return {"estimates": len(entries), "estimates_per_cpu_s": len(entries) / ms * 1e3}
+    found: dict[str, float] = {"estimates": len(entries)}
+    estimator = closed_estimates.Estimator()
+    for name, asked in (("", entries), ("drawn_first_", drawn(count, 1)), ("drawn_", drawn(count, 2))):
+        ms, _ = timed_ms(lambda asked=asked: [json.dumps(each, default=str) for each in estimator.results(asked)])
+        found[f"estimates_{name}per_cpu_s"] = len(asked) / ms * 1e3
+    return found
+
+
+def drawn(count: int, seed: int) -> list[dict[str, Any]]:
+    """Entries of any model on any chip."""
+    chance = random.Random(seed)
+    values = {
+        "model": list(ServedModel.objects.order_by("hf_id").values_list("hf_id", flat=True)),
+        "accelerator": list(Accelerator.objects.order_by("slug").values_list("slug", flat=True)),
+        "weights": ("bf16", "fp8", "int4"), "tp": (1, 2, 4, 8), "isl": range(1, 8001), "concurrency": range(1, 257),
+    }  # fmt: skip
+    return [BASE | {key: chance.choice(each) for key, each in values.items()} for _ in range(count)]
 
 
 def questions_rate(count: int) -> dict[str, float]:
@@ -173,4 +193,7 @@ def table(result: dict[str, Any]) -> str:
     for what in ("estimates", "questions"):
         if what in result:
             lines.append(f"{result[what]:,} {what} in closed form: {result[f'{what}_per_cpu_s']:,.1f} a CPU second")
+    if "estimates" in result:
+        first, later = (result[f"estimates_drawn_{name}per_cpu_s"] for name in ("first_", ""))
+        lines.append(f"drawn from the whole catalog: {first:,.1f} a CPU second in the first call, then {later:,.1f}")
     return "\n".join(lines)

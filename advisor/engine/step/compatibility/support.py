@@ -104,10 +104,10 @@ def launchable(framework: Framework, model: Model) -> bool:
 
 def runs_on(framework: Framework, accelerator: Accelerator) -> bool:
     """Whether the framework shares a software stack with the chip and supports its vendor and kind."""
-    return bool(
-        set(framework.stacks) & set(accelerator.stacks)
-        and (not framework.vendors or accelerator.vendor in framework.vendors)
+    return (
+        (not framework.vendors or accelerator.vendor in framework.vendors)
         and (not framework.kinds or accelerator.kind in framework.kinds)
+        and not set(framework.stacks).isdisjoint(accelerator.stacks)
     )
 
 
