@@ -88,12 +88,13 @@ class Command(BaseCommand):
             "constraints.max_usd_per_month=$40k; repeatable",
         )
         parser.add_argument(
+            "--map",
             "--trace-columns",
+            dest="trace_columns",
             type=trace_columns,
             default={},
             metavar="KEY=COLUMN,...",
-            help="columns of the recorded trace that have unusual names, for example "
-            "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns",
+            help=MAP_HELP,
         )
         parser.add_argument(
             "--document",
@@ -298,6 +299,10 @@ RENDER: dict[str, Callable[[Answer, frozenset[str]], str]] = {
 }
 
 
+MAP_HELP = (
+    "columns of the recorded trace that have unusual names, for example "
+    "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns; arrival=ts: as its values say"
+)
 CONFIRM = "set model.confirm_size to true"
 
 
@@ -342,6 +347,8 @@ def trace_columns(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     if wrong := [key for key, _, column in pairs if not key.strip() or not column.strip()]:
         raise ArgumentTypeError(f"{wrong[0]!r} is not KEY=COLUMN")
+    if unknown := [key.strip() for key, _, _ in pairs if key.strip() not in workload.TRACE_COLUMNS]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(workload.TRACE_COLUMNS)}")
     return {key.strip(): column.strip() for key, _, column in pairs}
 
 
