@@ -50,7 +50,6 @@ Json = dict[str, Any]
 
 class EstimatesParser(StrictJSONParser):
     bounds = Bounds(max_bytes=4_000_000, max_values=40 * MAX_CLOSED)
-    finite = True
 
 
 class NdjsonRenderer(JSONRenderer):

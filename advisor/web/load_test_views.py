@@ -246,7 +246,6 @@ class DeploymentParser(StrictJSONParser):
     """Contents of several files as JSON texts."""
 
     bounds = Bounds(max_bytes=2 * WEB.max_bytes, max_values=1000)
-    finite = True
 
 
 class CompareDeployment(views.APIView):

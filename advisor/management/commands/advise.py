@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from advisor.client.shown import error_line
 from advisor.management.remote import add_server, asked, names_files
+from catalog.loading import bounded
 from catalog.management.errors import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ else:  # --help needs none of them, and a file that cannot be read needs no tabl
     )
 
 MAX_SNAPSHOT_BYTES = 64 * 2**20
+OWN_FILES = bounded.Bounds(max_bytes=MAX_SNAPSHOT_BYTES, max_values=20_000_000)  # what a command wrote
 OK, NOTHING_FEASIBLE = 0, 3
 STANDARD_OUTPUT = Path("-")
 LENGTHS = ("input_tokens", "output_tokens")
@@ -327,9 +329,9 @@ def read(path: Path, what: str, max_bytes: int = 0) -> bytes:
 
 def read_json(path: Path, what: str, remedy: str, max_bytes: int = 0) -> dict[str, Any]:
     try:
-        data = json.loads(read(path, what, max_bytes))
-    except ValueError as error:
-        raise BadFile(f"{path}: this {what} is not valid JSON ({error}); {remedy}") from None
+        data = bounded.read_json(read(path, what, max_bytes), OWN_FILES, finite=True)
+    except bounded.BoundedError as error:
+        raise BadFile(f"{path}: this {what} {error}; {remedy}") from None
     if not isinstance(data, dict):
         raise BadFile(f"{path}: this {what} is not a JSON object; {remedy}")
     return data
