@@ -7,6 +7,7 @@ from advisor.web import (
     comments,
     compare_page,
     deletion_views,
+    deployment_page,
     document_views,
     freshness_page,
     list_page,
@@ -38,6 +39,7 @@ urlpatterns = [
     path("advice/<uuid:pk>/unshare", views.unshare, name="advice-unshare"),
     path("advice/<uuid:pk>/shares/<int:share>/delete", deletion_views.share, name="share-delete"),
     path("advice/<uuid:pk>/options/<int:rank>", views.option, name="advice-option"),
+    path("advice/<uuid:pk>/options/<int:rank>/running", deployment_page.page, name="compare-deployment"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests", load_test_views.upload, name="load-test-upload"),
     path("advice/<uuid:pk>/options/<int:rank>/load-tests/<int:test>", load_test_views.switch, name="load-test-switch"),
     path(

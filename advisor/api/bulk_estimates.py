@@ -53,7 +53,6 @@ log = structlog.get_logger("assay.bulk")
 
 class EstimatesParser(StrictJSONParser):
     bounds = Bounds(max_bytes=4_000_000, max_values=40 * MAX_CLOSED)
-    finite = True
 
 
 class NdjsonRenderer(JSONRenderer):

@@ -18,6 +18,8 @@ KEY_LENGTH = 80
 class JSONParser(StrictJSONParser):
     """JSON with at most as many values, and as long keys, as a workload. Validation refuses NaN, naming the field."""
 
+    finite = False
+
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         data = super().parse(stream, media_type, parser_context)
         try:

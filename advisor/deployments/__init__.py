@@ -3,4 +3,4 @@
 from advisor.deployments.compare import Asked, Plan, compared, plan_of_answer
 from advisor.deployments.files import Given, read_files
 from advisor.deployments.records import DeploymentError, grouped
-from advisor.deployments.text import table
+from advisor.deployments.text import parts, table

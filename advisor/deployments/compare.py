@@ -116,7 +116,9 @@ def compared(records: Sequence[Record], asked: Asked) -> Json:
         "room": room or None,
         "correction": _correction(found, rows, plan),
     }
-    return report | {"answer": _answer(report, found.seen, bool(planned))}
+    return report | {
+        "answer": _answer(report, found.seen, bool(planned)), "next": _next(report, complete, planned, found)
+    }  # fmt: skip
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------
@@ -420,6 +422,23 @@ def _correction(found: Found, rows: Sequence[Json], plan: Plan | None) -> Json:
     elif results:
         how = "store the plan (web or REST), then manage.py import_loadtest ADVICE-ID/RANK FILE --calibration"
     return {"time_ratio": ratio, "usable": not why, "why_not": why, "how": how}
+
+
+def _next(report: Json, complete: bool, planned: Json, found: Found) -> list[str]:
+    """What to do with the comparison, the most useful first."""
+    said, correction = [], report["correction"]
+    if report["differences"]:
+        names = ", ".join(d["setting"] for d in report["differences"])
+        said.append(f"Start the server with the planned {names}, or ask again with constraints that fix what runs.")
+    if planned and not complete:
+        said.append("Add the start-up log or the manifest: they say the settings that these files do not.")
+    if correction["usable"]:
+        said.append(f"Add the result as a load test, which corrects later predictions: {correction['how']}")
+    elif found.seen.completed and not any(r.result is not None for r in found.records):
+        said.append("Run the load test of the plan and add its result file: only that can correct predictions.")
+    elif found.seen.completed is None:
+        said.append("Add a scrape of /metrics under load, or the result file of a load test: nothing was measured yet.")
+    return said
 
 
 def _answer(report: Json, seen: Seen, has_plan: bool) -> list[str]:

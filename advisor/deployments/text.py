@@ -1,10 +1,21 @@
 """The comparison as text: a table for terminals, or Markdown."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Json = Mapping[str, Any]
 VERDICTS = {True: "inside", False: "OUTSIDE", None: ""}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A heading with lines or a table."""
+
+    title: str
+    lines: Sequence[str] = ()
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
 
 
 def table(deployments: Sequence[Json], *, markdown: bool = False) -> str:
@@ -14,35 +25,48 @@ def table(deployments: Sequence[Json], *, markdown: bool = False) -> str:
 
 def _one(d: Json, markdown: bool) -> str:
     title = f"## {d['name']}" if markdown else d["name"]
-    parts = [title, *(f"- {s}" if markdown else s for s in d["answer"])]
+    found = [title, *(f"- {s}" if markdown else s for s in d["answer"])]
+    for part in parts(d):
+        found += _section(part.title, [*part.lines, *(_grid(part.head, part.rows, markdown) if part.rows else ())],
+                          markdown)  # fmt: skip
+    return "\n".join(found)
+
+
+def parts(d: Json) -> list[Part]:
+    """What a comparison says beside its answer: what to do next, settings, load, figures, correction, notes."""
+    found = [Part(title="Next", lines=d["next"])] if d["next"] else []
     settings = ", ".join(f"{k} {_text(v)}" for k, v in d["settings"].items() if k not in ("model", "served_name"))
-    parts += _section("Deployed", [settings or "nothing is stated", f"read from {', '.join(d['sources'])}"], markdown)
+    found.append(
+        Part(title="Deployed", lines=[settings or "nothing is stated", f"read from {', '.join(d['sources'])}"])
+    )
     if d["plan"]:
         rows = [[e["setting"], _text(e["planned"]), _text(e["deployed"]), e["effect"]] for e in d["differences"]]
         head = ["setting", "planned", "deployed", "effect of the difference"]
-        parts += _section(f"Planned: {d['plan']}", _grid(head, rows, markdown) if rows else ["no difference"], markdown)
+        lines = [] if rows else ["no difference"]
+        found.append(Part(title=f"Planned: {d['plan']}", lines=lines, head=head, rows=rows))
     if d["load"]:
-        parts += _section("Load", [d["load"]], markdown)
+        found.append(Part(title="Load", lines=[d["load"]]))
     rows = [
         [r["metric"], _ends(r["measured"]), f"{r['predicted']:,.4g}", _ends([r["low"], r["high"]]) if r["low"] else "",
          r["unit"], VERDICTS[r["inside"]] or (f"{r['error_fraction']:+.0%}" if r["error_fraction"] is not None else "")]
         for r in d["rows"]
     ]  # fmt: skip
     if rows:
-        head = ["metric", "measured", "predicted", "90% interval", "unit", ""]
-        parts += _section("Measured against predicted", _grid(head, rows, markdown), markdown)
+        head = ["metric", "measured", "predicted", "90% interval", "unit", "verdict"]
+        found.append(Part(title="Measured against predicted", head=head, rows=rows))
     state = [f"{k.replace('_', ' ')} {_text(v)}" for k, v in d["seen"].items() if k in STATE]
     if state:
-        parts += _section("Also seen", [", ".join(state)], markdown)
+        found.append(Part(title="Also seen", lines=[", ".join(state)]))
     correction = d["correction"]
     if correction["usable"]:
-        parts += _section("Correction", [f"it may correct predictions: {correction['how']}"], markdown)
+        found.append(Part(title="Correction", lines=[f"it may correct predictions: {correction['how']}"]))
     elif correction["how"]:
-        parts += _section("Correction", [f"not yet: {'; '.join(correction['why_not'])}", correction["how"]], markdown)
+        lines = [f"not yet: {'; '.join(correction['why_not'])}", correction["how"]]
+        found.append(Part(title="Correction", lines=lines))
     doubts = [*d["conflicts"], *d["notes"]]
     if d["unknown_options"]:
         doubts.append(f"options that no list of the framework has: {', '.join(d['unknown_options'])}")
-    return "\n".join(parts + (_section("Notes", doubts, markdown) if doubts else []))
+    return [*found, Part(title="Notes", lines=doubts)] if doubts else found
 
 
 STATE = ("requests_per_s", "input_tokens_per_s", "running", "waiting", "kv_used_fraction", "prefix_hit_fraction",

@@ -54,6 +54,7 @@ from advisor.web.form_fields import (
 )
 from advisor.web.form_html import error_text, is_translated, required_of, shown_group
 from advisor.workload import MAX_ERRORS, more_errors
+from catalog.loading.bounded import BoundedError
 from catalog.models import Accelerator, ExchangeRate, Framework, Organisation, QuantizationMethod, Region, ServedModel
 from catalog.pricing import reader
 from catalog.revision import revision
@@ -119,9 +120,12 @@ class WorkloadForm(forms.Form):
         elif uploaded.size > MAX_TRACE_BYTES:
             message = f"is {uploaded.size:,} bytes; the limit is {MAX_TRACE_BYTES:,}. Send only the busiest hours"
             self.add_error(TRACE_FILE, only_english(message))
-        elif (text := utf8(read_again(uploaded))) is None:
-            self.add_error(TRACE_FILE, only_english("is not a UTF-8 CSV file"))
         else:
+            try:
+                text = workload.text_of_trace(read_again(uploaded), MAX_TRACE_BYTES)
+            except BoundedError as error:
+                self.add_error(TRACE_FILE, only_english(str(error)))
+                return
             cleaned[TRACE_TEXT] = text
             data = cast(QueryDict, self.data).copy()
             data[self.add_prefix(TRACE_TEXT)] = text
@@ -250,13 +254,6 @@ def checked(raw: Mapping[str, Any], organisation: Organisation | None) -> dict[s
 def read_again(uploaded: Any) -> bytes:
     uploaded.seek(0)
     return cast(bytes, uploaded.read())
-
-
-def utf8(sent: bytes) -> str | None:
-    try:
-        return sent.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
 
 
 def sentence(text: str) -> str:

@@ -1,6 +1,7 @@
 """Load tests of an option on its page and in the API, and comparisons of running deployments."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -248,7 +249,6 @@ class DeploymentParser(StrictJSONParser):
     """Contents of several files as JSON texts."""
 
     bounds = Bounds(max_bytes=2 * WEB.max_bytes, max_values=1000)
-    finite = True
 
 
 class CompareDeployment(views.APIView):
@@ -268,11 +268,16 @@ class CompareDeployment(views.APIView):
         limits.of_estimate(request)
         body = DeploymentBody(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(compared(body.validated_data, organisation_of(request)))
+        asked = body.validated_data
+        return Response(compared(asked, [(f["name"], f["text"], f.get("at_s")) for f in asked["files"]],
+                                 organisation_of(request)))  # fmt: skip
 
 
-def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any]:
-    """The comparison of one body. Unprocessable, WorkloadError: what is wrong with it."""
+Sent = Sequence[tuple[str, str | bytes, float | None]]  # (name, contents, Unix time)
+
+
+def compared(asked: dict[str, Any], files: Sent, organisation: Organisation) -> dict[str, Any]:
+    """The comparison of files with what is asked. Unprocessable, WorkloadError: what is wrong with it."""
     from advisor import deployments  # here, so that web workers load the engine only for comparisons
 
     plan = None
@@ -290,7 +295,7 @@ def compared(asked: dict[str, Any], organisation: Organisation) -> dict[str, Any
     elif "workload" in asked:
         spec = workload.parse(asked["workload"])
         plan = deployments.Plan(said=f"workload {spec['name']}", slo=spec["slo"] or {}, spec=spec)
-    given = [deployments.Given(each["name"], each["text"].encode(), each.get("at_s")) for each in asked["files"]]
+    given = [deployments.Given(n, c if isinstance(c, bytes) else c.encode(), at_s) for n, c, at_s in files]
     wanted = deployments.Asked(
         plan=plan, model=asked.get("model", ""), accelerator=asked.get("accelerator", ""), servers=asked.get("servers"),
         organisation=organisation, within=within_limits, ends_at=time.monotonic() + MOST_S,

@@ -65,5 +65,7 @@ from advisor.workload.text import (
     with_changes,
 )
 from advisor.workload.title import named, unnamed
+from advisor.workload.traces.columns import TRACE_COLUMNS
 from advisor.workload.traces.files import with_traces
+from advisor.workload.traces.requests import text_of_trace
 from advisor.workload.traffic import arrival_cv_of, prefix_classes_of, trace_notes, trace_of, users_of

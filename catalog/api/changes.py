@@ -28,7 +28,7 @@ MAX_BYTES = 2_000_000  # of a model's two files
 
 class FilesParser(StrictJSONParser):
     bounds = Bounds(max_bytes=MAX_BYTES, max_values=100_000)
-    finite = True
+    finite = False  # config.json of Mamba has time_step_limit: [0, Infinity]
     too_large = TooLarge("The body is larger than 2 MB.")
 
 

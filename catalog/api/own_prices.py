@@ -38,7 +38,6 @@ class Members(permissions.BasePermission):
 
 class PricesParser(StrictJSONParser):
     bounds = Bounds(max_bytes=own.MAX_BYTES, max_values=60 * MAX_ROWS)  # a price has about 20 keys and values
-    finite = True
     too_large = exceptions.ParseError("The body is larger than 900 kB. Send fewer prices in one call.")
 
 

@@ -21,7 +21,7 @@ class StrictJSONParser(parsers.BaseParser):
 
     media_type = "application/json"
     bounds: ClassVar = Bounds(max_bytes=1_000_000, max_values=500_000)
-    finite = False  # refuse NaN here, instead of in a validation that names the field
+    finite = True  # False: a validation refuses NaN, with all else that is wrong, or reads it
     too_large: exceptions.APIException | None = None
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:

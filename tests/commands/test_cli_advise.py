@@ -148,7 +148,7 @@ def test_a_file_that_is_not_there_is_exit_2(run: Run, asked: list[Any], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("{broken", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "not a catalog snapshot")]
+    ("text", "says"), [("{broken", "not JSON"), ("[]", "not a JSON object"), ("{}", "not a catalog snapshot")]
 )
 def test_a_broken_snapshot_is_exit_2_and_named(
     run: Run, asked: list[Any], tmp_path: Path, text: str, says: str

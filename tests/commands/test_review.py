@@ -80,7 +80,7 @@ def test_a_new_file_is_said_and_a_deleted_one_is_forgotten(repository: Path, run
 
 
 @pytest.mark.parametrize(("answers", "said"), [
-    (None, "no such file of answers"), ("[]", "not a JSON object"), ("{", "not valid JSON"),
+    (None, "no such file of answers"), ("[]", "not a JSON object"), ("{", "not JSON"),
     ('{"a": 1}', "not an answer that this command wrote; write it anew with --update"),
     ('{"a": {"first": "x", "usd": 1, "what": 2}}', "not an answer that this command wrote"),
 ])  # fmt: skip

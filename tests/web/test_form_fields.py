@@ -345,7 +345,7 @@ def test_a_trace_is_sent_as_a_file_and_comes_back_in_the_workload_file(client: C
 @pytest.mark.parametrize(
     ("content", "changes", "says"),
     [
-        (b"\xff\xfe\x00", {}, "not a UTF-8 CSV file"),
+        (b"\xff\xfe\x00", {}, "cannot be read as text: not UTF-16"),
         (b"x" * 900_001, {}, "900,001 bytes"),
         (TRACE.encode(), {TRACE_TEXT: TRACE}, "not both"),
         (b"a,b\n1,2\n", {}, "has no column arrival_s"),

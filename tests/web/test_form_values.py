@@ -246,7 +246,7 @@ def test_an_uploaded_trace_is_as_if_its_text_had_been_typed():
 @pytest.mark.parametrize(("content", "typed", "says"), [
     (b"a", "b", "upload a file or paste its text, not both"),
     (b"x" * 900_001, "", "is 900,001 bytes; the limit is 900,000"),
-    (b"\xff\xfe", "", "is not a UTF-8 CSV file"),
+    (b"\xffa", "", "cannot be read as text: not UTF-8"),
 ])  # fmt: skip
 def test_an_upload_that_cannot_be_used_says_why(content, typed, says):
     form, cleaned = uploaded(content, typed)

@@ -1,6 +1,9 @@
 """Public traces are read as published, other columns are named by the user, and what is left out is said."""
 
+import gzip
 import json
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.management.commands.advise import trace_columns
+from advisor.workload.fixed.traffic import with_traffic
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError
 from advisor.workload.traces.files import with_traces
 from advisor.workload.traces.prefixes import block_tokens, hit_fraction
-from advisor.workload.traces.requests import MAX_REQUESTS, notes_of, recorded, requests_of
+from advisor.workload.traces.requests import MAX_REQUESTS, notes_of, recorded, requests_of, text_of_trace
+from catalog.loading.bounded import BoundedError
 from tests.workload.test_workload_refused import refused
 
 SAME = [(0.0, 4808, 10), (0.052, 3180, 8), (0.0981, 110, 27)]
@@ -118,7 +124,7 @@ def test_columns_without_a_trace_or_of_unknown_keys_are_refused() -> None:
 
 
 def test_failed_requests_are_left_out_and_said_in_the_workload() -> None:
-    text = "timestamp,status,input_tokens,output_tokens\n0,200,10,1\n1,500,10,1\n2,ok,10,0\n5,200,30,3\n"
+    text = "timestamp_s,status,input_tokens,output_tokens\n0,200,10,1\n1,500,10,1\n2,ok,10,0\n5,200,30,3\n"
     spec = parse({"model": "m", "traffic": {"trace": {"csv": text}}})
     said = notes_of(spec["traffic"]["trace"]["csv"])
     assert said == ("1 failed requests were left out", "1 requests without input or output tokens were left out")
@@ -173,3 +179,154 @@ def test_a_file_is_read_like_its_text(tmp_path: Path) -> None:
 def test_what_is_no_status_of_http_is_no_failure(status: str) -> None:
     rows = [{"t": at, "in": 5, "out": 5, "status": status} for at in (1, 2)]
     assert len(recorded(json.dumps(rows)).requests) == 2
+
+
+# --- the same trace in every form ---------------------------------------------------------------------------------
+
+NAMES = [
+    ("{}", "TIMESTAMP", "ContextTokens", "GeneratedTokens"), ("{}", "Timestamp", "Request tokens", "Response tokens"),
+    ("{}", "arrival_timestamp", "prompt_size", "token_size"), ("{}", "arrived_at", "num_prefill_tokens",
+    "num_decode_tokens"), ("{}", "timestamp", "input_length", "output_length"), ("{}", "ts", "inputTokens", "out"),
+    ("{} [{unit}]", "Request Time", "# Prompt Tokens", "# Completion Tokens"),
+    ("{}_{unit}", "start_time", "input_len", "output_len"), ("{}({unit})", "time", "prompt_length", "response_length"),
+    ("{}_{unit}", "date_time", "input_token_num", "num_tokens_output"),
+]  # fmt: skip
+PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+ZONES = ["", "+00:00", "Z", " UTC", "+08:00", " -0500"]
+START = datetime(2024, 5, 10, 23, 59, 58, tzinfo=UTC)
+requests = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(1, 99_999), st.integers(0, 9_999)), min_size=3, max_size=30
+).filter(lambda rows: len({at for at, _, made in rows if made}) > 1)
+
+
+def written_time(at_ms: int, form: str, unit: str, zone: str) -> str:
+    if form == "iso":
+        return f"{(START + timedelta(milliseconds=at_ms)).strftime('%Y-%m-%d %H:%M:%S.%f')}{zone}"
+    start = 1_700_000_000 if form == "unix" else 0
+    return f"{(start * 1000 + at_ms) * PER_S[unit] / 1000:.6f}".rstrip("0").rstrip(".")
+
+
+@settings(max_examples=150, deadline=None)
+@given(requests, st.data())
+def test_one_trace_in_every_form_is_one_workload(rows: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    """Names, units, zones, delimiters, quotes, line ends, marks, order, further columns, gzip: nothing else changes."""
+    name, arrival, given_tokens, made_tokens = data.draw(st.sampled_from(NAMES))
+    form = data.draw(st.sampled_from(["iso", "unix", "number"]))
+    unit = data.draw(st.sampled_from(sorted(PER_S))) if "{unit}" in name or form == "unix" else "s"
+    if form == "unix" and unit == "ns":
+        unit = "us"  # a float has no room for ns since 1970
+    zone = data.draw(st.sampled_from(ZONES))
+    columns = [name.format(arrival, unit=unit), given_tokens, made_tokens]
+    table = [[written_time(at, form, unit, zone), str(got), str(made)] for at, got, made in rows]
+    mapped: dict[str, str] = {}
+    if data.draw(st.booleans()):
+        columns = ["Wann", "rein raus", "=3"]
+        mapped = {"arrival" if form != "number" else f"arrival_{unit}": "wann", "input_tokens": "Rein Raus",
+                  "output_tokens": "=3"}  # fmt: skip
+    style = data.draw(st.sampled_from([",", ";", "\t", "|", "jsonl", "list", "object", "pretty"]))
+    if style in (",", ";", "\t", "|"):
+        quote = '"' if data.draw(st.booleans()) or style == "," else ""
+        if quote and data.draw(st.booleans()):
+            table = [[at, f"{int(got):,}", made] for at, got, made in table]
+        lines = [[*columns, "Model", "Note"], *([*row, "m", ""] for row in table)]
+        end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+        text = end.join(style.join(f"{quote}{cell}{quote}" for cell in line) for line in lines) + end
+        text += data.draw(st.sampled_from(["", end, style * 4 + end]))
+    else:
+        whole = data.draw(st.booleans())
+        objects = [
+            dict(zip(columns, [row[0] if form == "iso" else float(row[0]), *(map(int, row[1:]) if whole else row[1:])],
+                     strict=True)) | {"x": data.draw(st.sampled_from([None, "NaN", 1.5, []]))} for row in table
+        ]  # fmt: skip
+        if set(columns) >= {"timestamp", "input_length", "output_length"}:
+            objects = [each | {"chat_id": 1} for each in objects]  # in seconds
+        wrapped = {"requests": objects} if style == "object" else objects
+        text = jsonl(objects) if style == "jsonl" else json.dumps(wrapped, indent=2 if style == "pretty" else None)
+        text = text.replace('"NaN"', data.draw(st.sampled_from(["NaN", "Infinity", "-Infinity"])))
+    content = text.encode(data.draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])))
+    content = gzip.compress(content) if data.draw(st.booleans()) else content
+    found = recorded(text_of_trace(content, 2**20), mapped)
+    kept = sorted(row for row in rows if row[2])
+    assert [each[1:] for each in found.requests] == [(got, made) for _, got, made in kept]
+    assert [each[0] for each in found.requests] == pytest.approx([(at - kept[0][0]) / 1e3 for at, *_ in kept], abs=2e-6)
+    left_out = len(rows) - len(kept)
+    assert any(f"{left_out} requests without" in note for note in found.notes) == bool(left_out)
+    if form == "number" and not mapped and name == "{}" and "chat_id" not in text:
+        assert any("states no unit: its times count as seconds" in note for note in found.notes), "a guess is said"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_spoiled_cell_is_refused_by_its_line(data: st.DataObject) -> None:
+    rows = [["0", "10", "5"], ["1.5", "20", "6"], ["3", "30", "7"], ["4", "40", "8"]]
+    line, column = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2))
+    wrong = st.sampled_from(["x", "nan", "inf", "-inf", "-1", "1e99", "2024-05-10", "2024-05-10 00:00:00", "1.234.567",
+                             "12,5", "0x10", "[]", "\u221e", "9" * 400])  # fmt: skip
+    if column:
+        wrong |= st.sampled_from(["1.5", "12.000", "4.808"])
+    rows[line][column] = data.draw(wrong)
+    as_json = data.draw(st.booleans())
+    head = ["arrival_s", "input_tokens", "output_tokens"]
+    text = (
+        jsonl([dict(zip(head, row, strict=True)) for row in rows]) if as_json
+        else "".join(";".join(row) + "\n" for row in [head, *rows])
+    )  # fmt: skip
+    with pytest.raises(WorkloadError) as caught:
+        recorded(text)
+    assert f"line {line + 1 + (not as_json)}: " in caught.value.errors[0]["message"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.binary(max_size=300)
+    | st.text(max_size=300).map(str.encode)
+    | st.text(alphabet='{}[]",:;\n\r\t 019.eE-+timestampinoutNaN_', max_size=300).map(str.encode)
+)
+def test_nonsense_is_refused_in_words(content: bytes) -> None:
+    with pytest.raises((WorkloadError, BoundedError)):
+        recorded(text_of_trace(content, 2**20))
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("time,in,out\n0,4,808,10\n1,2,3\n", "line 2: has 4 cells, but the header has 3"),
+    ("time,in,in,out\n0,4,808,10\n", "has two columns in"),
+    ("date,time of day,in,out\n2024-05-10,18:17:03,4,10\n", "line 2: '2024-05-10' is not a time in seconds"),
+    ("time,in,out\n2024-05-10 00:00:00Z,4,10\n2024-05-10 00:00:01,4,10\n", "some times have a zone, others have none"),
+    ("time,in,out\n2024-05-10 00:00:00,4,10\n7,4,10\n", "line 3: '7' is not a time"),
+    ('{"timestamp": 0, "input_length": 5, "output_length": 5}\n{"delay": 3, "input_length": 5, "output_length": 5}\n',
+     "line 2: None is not a time"),
+    ('{"time": 0, "in": 5, "out": 5}\n{"time": 0, "in": 5, "out"\n', "line 2: is not JSON"),
+])  # fmt: skip
+def test_a_shifted_or_doubtful_trace_is_refused(text: str, says: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        recorded(text)
+    assert says in caught.value.errors[0]["message"]
+
+
+def test_an_error_shows_the_columns_and_a_mapping_that_works() -> None:
+    text = "id,ts_utc,n prompt,n answer\nx,2024-05-10 00:00:00,5,7\ny,2024-05-10 00:00:01,6,8\n"
+    with pytest.raises(WorkloadError) as caught:
+        recorded(text)
+    (found,) = caught.value.errors
+    assert "its columns are id, ts_utc, n prompt, n answer" in found["message"]
+    flag = re.search(r"--map '(.*)'", found["allowed"])
+    assert flag and recorded(text, trace_columns(flag[1])).requests == [(0.0, 5, 7), (1.0, 6, 8)]
+
+
+def test_a_cut_or_packed_file_is_refused_by_name() -> None:
+    whole = gzip.compress(AZURE.encode())
+    for content, says in (
+        (whole[:-12], "cut off"), (b"PAR1" + b"x" * 50, "is Parquet"), (b"PK\x03\x04x", "is zip"),
+        (gzip.compress(b" " * 2**21), "is larger than"), (b"\xff\xfea", "not UTF-16"),
+    ):  # fmt: skip
+        with pytest.raises(BoundedError, match=says):
+            text_of_trace(content, 2**20)
+
+
+def test_an_estimate_maps_columns_like_a_workload() -> None:
+    text = "wann,rein,raus\n0,4808,10\n52,3180,8\n98.1,110,27\n"
+    columns = {"arrival_ms": "wann", "input_tokens": "rein", "output_tokens": "raus"}
+    found = with_traffic({"trace": {"csv": text}, "trace_columns": columns})
+    assert (found["isl"], found["osl"]) == (2699, 15) and requests_of(found["trace"]["csv"])[2][0] == 0.0981
+    with pytest.raises(WorkloadError, match="there is no trace"):
+        with_traffic({"trace_columns": columns})

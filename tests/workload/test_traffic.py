@@ -115,7 +115,7 @@ def test_a_trace_is_sorted_and_begins_at_its_first_request():
 
 
 def test_a_trace_may_have_further_columns_in_any_order_and_a_mark_of_utf_8():
-    text = "\ufeffoutput_tokens,user,arrival_s,input_tokens\n1,a,0,10\n2,b,4,20.4\n"
+    text = "\ufeffoutput_tokens,user,arrival_s,input_tokens\n1,a,0,10\n2,b,4,20.0\n"
     assert requests_of(text) == [(0.0, 10, 1), (4.0, 20, 2)]
 
 
@@ -242,20 +242,21 @@ def test_a_file_of_lengths_gives_mean_and_p95(tmp_path: Path):
 
 
 def test_a_p95_of_a_file_is_never_below_its_mean(tmp_path: Path):
-    (tmp_path / "in.csv").write_text("n\n" + "1\n" * 39 + "4001\n")
-    assert lengths(tmp_path / "in.csv", "n", "here") == {"mean": 101, "p95": 101}
+    (tmp_path / "in.csv").write_text("input_tokens\n" + "1\n" * 39 + "4001\n")
+    assert lengths(tmp_path / "in.csv", "input_tokens", "here") == {"mean": 101, "p95": 101}
 
 
 @pytest.mark.parametrize(("text", "says"), [
-    ("other\n1\n", "in.csv has no column n"), ("n\n", "in.csv has no rows"), ("", "in.csv has no column n"),
-    ("n\n5\n0\n", "line 3: '0' is not a number of tokens"), ("n\n2e8\n", "line 2: '2e8' is not"),
-    ("m,n\n1\n", "line 2: None is not"), (None, "cannot be read"),
+    ("other\n1\n", "in.csv has no column input_tokens"), ("input_tokens\n", "in.csv has no rows"),
+    ("", "in.csv has no column input_tokens"),
+    ("input_tokens\n5\n0\n", "line 3: '0' is not a number of tokens"), ("input_tokens\n2e8\n", "line 2: '2e8' is not"),
+    ("m,input_tokens\n1\n", "line 2: None is not"), (None, "cannot be read"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_used_names_the_field(tmp_path: Path, text, says):
     if text is not None:
         (tmp_path / "in.csv").write_text(text)
     with pytest.raises(WorkloadError) as caught:
-        lengths(tmp_path / "in.csv", "n", "traffic.input_tokens.trace")
+        lengths(tmp_path / "in.csv", "input_tokens", "traffic.input_tokens.trace")
     (found,) = caught.value.errors
     assert found["field"] == "traffic.input_tokens.trace" and says in found["message"]
 

@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from advisor.client.shown import error_line
 from advisor.management.remote import add_server, asked, names_files
+from catalog.loading import bounded
 from catalog.management.errors import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ else:  # --help needs none of them, and a file that cannot be read needs no tabl
     )
 
 MAX_SNAPSHOT_BYTES = 64 * 2**20
+OWN_FILES = bounded.Bounds(max_bytes=MAX_SNAPSHOT_BYTES, max_values=20_000_000)  # what a command wrote
 OK, NOTHING_FEASIBLE = 0, 3
 STANDARD_OUTPUT = Path("-")
 LENGTHS = ("input_tokens", "output_tokens")
@@ -88,12 +90,13 @@ class Command(BaseCommand):
             "constraints.max_usd_per_month=$40k; repeatable",
         )
         parser.add_argument(
+            "--map",
             "--trace-columns",
+            dest="trace_columns",
             type=trace_columns,
             default={},
             metavar="KEY=COLUMN,...",
-            help="columns of the recorded trace that have unusual names, for example "
-            "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns",
+            help=MAP_HELP,
         )
         parser.add_argument(
             "--document",
@@ -298,6 +301,10 @@ RENDER: dict[str, Callable[[Answer, frozenset[str]], str]] = {
 }
 
 
+MAP_HELP = (
+    "columns of the recorded trace that have unusual names, for example "
+    "arrival_ms=ts,input_tokens=n_in,output_tokens=n_out; arrivals in s, ms, us or ns; arrival=ts: as its values say"
+)
 CONFIRM = "set model.confirm_size to true"
 
 
@@ -322,9 +329,9 @@ def read(path: Path, what: str, max_bytes: int = 0) -> bytes:
 
 def read_json(path: Path, what: str, remedy: str, max_bytes: int = 0) -> dict[str, Any]:
     try:
-        data = json.loads(read(path, what, max_bytes))
-    except ValueError as error:
-        raise BadFile(f"{path}: this {what} is not valid JSON ({error}); {remedy}") from None
+        data = bounded.read_json(read(path, what, max_bytes), OWN_FILES, finite=True)
+    except bounded.BoundedError as error:
+        raise BadFile(f"{path}: this {what} {error}; {remedy}") from None
     if not isinstance(data, dict):
         raise BadFile(f"{path}: this {what} is not a JSON object; {remedy}")
     return data
@@ -342,6 +349,8 @@ def trace_columns(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     if wrong := [key for key, _, column in pairs if not key.strip() or not column.strip()]:
         raise ArgumentTypeError(f"{wrong[0]!r} is not KEY=COLUMN")
+    if unknown := [key.strip() for key, _, _ in pairs if key.strip() not in workload.TRACE_COLUMNS]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(workload.TRACE_COLUMNS)}")
     return {key.strip(): column.strip() for key, _, column in pairs}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from advisor.management.commands.advise import (
+    MAP_HELP,
     NOTHING_FEASIBLE,
     OK,
     BadFile,
@@ -15,13 +16,15 @@ from advisor.management.commands.advise import (
     raw_question,
     read,
     require_catalog,
+    trace_columns,
     with_models,
     with_traces,
     without_files,
 )
 from advisor.management.remote import ServerCommand, add_server, asked
 from advisor.result import ClosedEstimate, Estimate, TrainingEstimate
-from advisor.workload import FIXED, WorkloadError, parse
+from advisor.workload import FIXED, WorkloadError, parse, text_of_trace
+from catalog.loading.bounded import WEB, BoundedError
 from catalog.management.errors import BAD_INPUT
 
 WHOLE = ("count", "tp", "pp", "ep", "dp", "attention_dp", "moe_tp", "isl", "isl_p95", "osl", "osl_p95",
@@ -60,7 +63,7 @@ HELP = {
     "users": "active=500;think_s=20, instead of --rate",
     "prefixes": "share=0.5;tokens=2000;count=8: half of the requests begin with one of 8 texts; repeatable",
     "workload": "workload file with the model and the traffic; other options replace its values",
-    "trace": "CSV of recorded requests (arrival_s,input_tokens,output_tokens), replayed as they are",
+    "trace": "recorded requests as published (CSV or JSON lines), replayed as they are",
     "framework_version": "release of the framework; default: the catalog's",
     "count": "all accelerators; default: tp x pp x attention-dp x dp (+ the pools); training: dp x tp x pp x cp",
     "dp": "independent replicas; training: data-parallel size, default count / (tp x pp x cp)",
@@ -115,6 +118,7 @@ class Command(ServerCommand):
             parser.add_argument(f"--{name.replace('_', '-')}", help=HELP[name])
         for name in FILES:
             parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=HELP[name])
+        parser.add_argument("--map", dest="trace_columns", type=trace_columns, metavar="KEY=COLUMN,...", help=MAP_HELP)
         parser.add_argument("--prefixes", action="append", metavar="K=V;...", help=HELP["prefixes"])
         parser.add_argument(
             "--enforce-eager", action="store_true", default=None, help="without CUDA graphs and compilation"
@@ -241,7 +245,12 @@ def arguments(
     if options["prefixes"]:
         raw["prefixes"] = [parse_section("prefixes", text) for text in options["prefixes"]]
     if options["trace"] is not None:
-        raw["trace"] = {"csv": read(options["trace"], "trace").decode("utf-8-sig", "replace")}
+        try:
+            raw["trace"] = {"csv": text_of_trace(read(options["trace"], "trace"), WEB.max_bytes)}
+        except BoundedError as fault:
+            raise BadFile(f"--trace: {options['trace']} {fault}") from None
+    if options["trace_columns"]:
+        raw["trace_columns"] = options["trace_columns"]
     if options["workload"] is not None:
         raw["workload"] = without_files(read_workload(options["workload"], warn))
     if options["model"] is not None:

@@ -10,11 +10,11 @@ from advisor.engine.network import Model
 from advisor.engine.step import has_decoder_beside
 from advisor.engine.terms import Case, PrefixClass, Protocol, Trace, kind_named
 from advisor.workload.contents import lengths_of, prompts_of
-from advisor.workload.fields import Fraction, Section
+from advisor.workload.fields import Fraction, Name, Section
 from advisor.workload.schema import Task, parse
 from advisor.workload.text import WorkloadError, error
-from advisor.workload.traces.columns import COLUMNS
-from advisor.workload.traces.requests import requests_of
+from advisor.workload.traces.columns import COLUMNS, TRACE_COLUMNS, Mapped
+from advisor.workload.traces.requests import Recorded, recorded
 from advisor.workload.traffic import (
     MAX_BURSTINESS,
     MAX_P95_OF_MEAN,
@@ -79,6 +79,7 @@ class DeploymentTraffic(Section):
     trace: Annotated[
         TraceText | None, Field(description="Recorded requests, replayed at their times with their lengths")
     ] = None
+    trace_columns: Annotated[dict[Mapped, Name], Field(description="Columns of `trace` that have unusual names")] = {}
     users: Annotated[Users | None, Field(description="People who each wait for an answer, instead of a rate")] = None
     prefixes: Annotated[
         list[SharedPrefix], Field(max_length=50, description="Classes of requests that begin with shared texts")
@@ -115,8 +116,14 @@ def with_traffic(raw: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("trace"), Mapping) and isinstance(given["trace"].get("csv"), str):
         if extra := [key for key in (*LENGTHS, "burstiness") if given.get(key) is not None]:
             raise WorkloadError([error(key, "contradicts trace, which has it", "remove it") for key in extra])
-        t = recorded(given["trace"]["csv"])
-        given |= {"isl": whole_mean(t.input_tokens), "osl": whole_mean(t.output_tokens)}
+        columns = given.get("trace_columns") or {}
+        if isinstance(columns, Mapping) and all(k in TRACE_COLUMNS and isinstance(v, str) for k, v in columns.items()):
+            found = _read(given["trace"]["csv"], columns)
+            _, inputs, outputs = zip(*found.requests, strict=True)
+            given |= {"trace": {"csv": found.text}, "isl": whole_mean(inputs), "osl": whole_mean(outputs)}
+            given.pop("trace_columns", None)
+    elif given.get("trace_columns"):
+        raise WorkloadError([error("trace_columns", "there is no trace", "remove it, or give a trace")])
     return given
 
 
@@ -124,12 +131,16 @@ def whole_mean(values: tuple[int, ...]) -> int:
     return max(round(mean_and_p95(list(values))["mean"]), 1)
 
 
-def recorded(text: str) -> Trace:
-    """The requests of a CSV text. Raises WorkloadError."""
+def _read(text: str, columns: Mapping[str, str]) -> Recorded:
+    """The requests of a trace. Raises WorkloadError."""
     try:
-        columns = zip(*requests_of(text), strict=True)
+        return recorded(text, columns)
     except WorkloadError as e:
         raise WorkloadError([{**item, "field": "trace"} for item in e.errors]) from None
+
+
+def _trace(text: str) -> Trace:
+    columns = zip(*_read(text, {}).requests, strict=True)
     return Trace(**dict(zip(COLUMNS, columns, strict=True)))
 
 
@@ -208,7 +219,7 @@ def protocol_of(d: DeploymentTraffic) -> Protocol:
         requests_per_user=float(figure) if kind == "burst" else 10,
         rate_per_s=rate_per_s,
         arrival_cv=1.0 if d.burstiness is None else d.burstiness,
-        trace=recorded(d.trace.csv) if d.trace else None,
+        trace=_trace(d.trace.csv) if d.trace else None,
         users=users_of(d.model_dump()),
         length_low_fraction=low,
         length_high_fraction=high,

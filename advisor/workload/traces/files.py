@@ -1,6 +1,5 @@
 """Reads the trace files that a workload refers to."""
 
-import csv
 import math
 from itertools import islice
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 from advisor.workload.schema import parse
 from advisor.workload.text import WorkloadError, error
 from advisor.workload.title import unnamed
-from advisor.workload.traces.columns import FIELD
-from advisor.workload.traces.requests import recorded
+from advisor.workload.traces.columns import FIELD, listed, refuse, side_of
+from advisor.workload.traces.requests import recorded, rows_of, text_of_trace, whole_tokens
+from catalog.loading.bounded import FILES, BoundedError
 
 Json = dict[str, Any]
 LENGTHS = ("input_tokens", "output_tokens")  # fields of traffic, and columns of a trace
@@ -35,35 +35,25 @@ def with_traces(spec: Json, folder: Path) -> Json:
     return {**spec, "traffic": traffic}
 
 
-def trace_text(path: Path) -> str:
+def trace_text(path: Path, field: str = FIELD) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        raise WorkloadError([error(FIELD, f"cannot be read: {e}", "a CSV file")]) from None
+        with path.open("rb") as file:
+            return text_of_trace(file.read(FILES.max_bytes + 1), FILES.max_bytes)
+    except (OSError, BoundedError) as e:
+        raise WorkloadError([error(field, f"cannot be read: {path.name} {e}", "a CSV or JSON file")]) from None
 
 
 def lengths(path: Path, column: str, field: str) -> dict[str, float]:
-    """Mean and 95th percentile of one column of a CSV file with a header line. Raises WorkloadError."""
+    """Mean and 95th percentile of the input or output tokens of a CSV or JSON file. Raises WorkloadError."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            if column not in (reader.fieldnames or ()):
-                raise WorkloadError([error(field, f"{path.name} has no column {column}", "a CSV with a header line")])
-            values = [tokens(row[column], reader.line_num, field) for row in islice(reader, MAX_ROWS)]
-    except (OSError, UnicodeDecodeError, csv.Error) as e:
-        raise WorkloadError([error(field, f"cannot be read: {e}", "a CSV file")]) from None
-    if not values:
-        raise WorkloadError([error(field, f"{path.name} has no rows", "at least one request")])
-    values.sort()
+        names, rows = rows_of(trace_text(path, field), MAX_ROWS)
+        name = side_of(names, column)
+        if not name:
+            refuse(f"{path.name} has no column {column}: its columns are {listed(names)}", "a CSV with a header line")
+        values = sorted(whole_tokens(cells.get(name), line, name, least=1) for line, cells in islice(rows, MAX_ROWS))
+        if not values:
+            refuse(f"{path.name} has no rows", "at least one request")
+    except WorkloadError as e:
+        raise WorkloadError([{**item, "field": field} for item in e.errors]) from None
     mean = sum(values) / len(values)
-    return {"mean": mean, "p95": max(values[math.ceil(0.95 * len(values)) - 1], mean)}
-
-
-def tokens(cell: str | None, line: int, field: str) -> float:
-    try:
-        value = float(cell or "")
-    except ValueError:
-        value = math.nan
-    if not 1 <= value <= 1e8:
-        raise WorkloadError([error(field, f"line {line}: {cell!r} is not a number of tokens", "1 .. 1e8")])
-    return value
+    return {"mean": mean, "p95": max(float(values[math.ceil(0.95 * len(values)) - 1]), mean)}

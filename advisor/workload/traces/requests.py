@@ -3,23 +3,25 @@
 import json
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
-from advisor.workload.text import WorkloadError, error
-from advisor.workload.traces.columns import COLUMNS, FIELD, Chosen, chosen
+from advisor.workload.traces.columns import COLUMNS, Chosen, chosen
+from advisor.workload.traces.columns import refuse as _refuse
 from advisor.workload.traces.prefixes import hit_fraction
-from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, read_csv, read_json
+from catalog.loading.bounded import FILES, WEB, BoundedError, Bounds, read_csv, read_json, text_of
 
 MAX_REQUESTS = 20_000
 MAX_LINES = 5 * MAX_REQUESTS  # empty ones too
 LINE = Bounds(max_bytes=2**20, max_values=100_000)  # of JSON lines
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*$)")
 NOTE = "# "  # starts a line before the header that says what was done to the trace
-SIZES = ("a number of tokens", 0, 1e7)
+MOST_TOKENS = 1e7
+GROUPED = re.compile(r"\d{1,3}(?:\.\d{3})+")  # 4.808 is 4,808 in some countries, and 12.000 could be both
 FAILED = ("error", "errored", "failed", "failure", "timeout", "cancelled", "canceled", "aborted")
 STATES = {"status", "status_code", "http_status", "state", "success", "successful", "finished"}
 Request = tuple[float, int, int]  # seconds after the first arrival, input tokens, output tokens
@@ -35,6 +37,29 @@ class Recorded:
     hit_fraction: float | None = None  # of prompt tokens, where the trace has hashes of their blocks
 
 
+BINARY = {b"PAR1": "Parquet", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
+
+
+def text_of_trace(content: bytes, most_bytes: int) -> str:
+    """The text of a trace file, also of one in gzip or UTF-16. BoundedError: it is too large, or no text."""
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            unpacked = zlib.decompressobj(wbits=31)
+            content = unpacked.decompress(content, most_bytes + 1)
+        except zlib.error as e:
+            raise BoundedError(f"is not valid gzip: {e}") from None
+        if not unpacked.eof and len(content) <= most_bytes:
+            raise BoundedError("is gzip that ends too early: it is cut off")
+    if kind := next((name for start, name in BINARY.items() if content.startswith(start)), ""):
+        raise BoundedError(f"is {kind}: write it as CSV or JSON lines first; gzip is read")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's Unicode text
+        try:
+            content = content.decode("utf-16").encode()
+        except UnicodeError as e:
+            raise BoundedError(f"cannot be read as text: not UTF-16 ({e})") from None
+    return text_of(content, Bounds(max_bytes=most_bytes))
+
+
 def requests_of(text: str) -> list[Request]:
     """The requests of a trace by arrival. Raises WorkloadError."""
     return recorded(text).requests
@@ -47,17 +72,9 @@ def recorded(text: str, columns: Mapping[str, str] | None = None, most_lines: in
     MAX_REQUESTS, those of the busiest stretch are kept.
     """
     bare = text.lstrip("\ufeff")
-    body, notes = bare.lstrip(), notes_of(bare)
-    is_json = body[:1] in ("{", "[")
-    try:
-        if is_json:
-            rows = _of_json(body, FILES if most_lines > MAX_LINES else WEB)
-        else:
-            rows = _of_csv(f"{bare}\n".split("\n", len(notes))[len(notes)], most_lines, len(notes))
-        names = list(next(rows, (1, {}))[1])
-        requests, told, hits = _read(names, rows, columns or {}, lines_of_json=is_json)
-    except BoundedError as e:
-        _refuse(str(e), "a CSV with the header line " + ",".join(COLUMNS))
+    notes, is_json = notes_of(bare), bare.lstrip()[:1] in ("{", "[")
+    names, rows = rows_of(bare, most_lines)
+    requests, told, hits = _read(names, rows, columns or {}, lines_of_json=is_json)
     plain = not told and not columns and not is_json and set(COLUMNS) <= set(names)
     notes = (*notes, *told)
     return Recorded(text=text if plain else _csv(requests, notes), requests=requests, notes=notes, hit_fraction=hits)
@@ -78,34 +95,62 @@ def _csv(requests: Sequence[Request], notes: Sequence[str]) -> str:
     return "\n".join([*lines, *(f"{round(at, 6):.12g},{given},{made}" for at, given, made in requests)]) + "\n"
 
 
-def _refuse(message: str, allowed: str) -> NoReturn:
-    raise WorkloadError([error(FIELD, message, allowed)])
-
-
 # --- rows -------------------------------------------------------------------------------------------------------
 
 Row = Mapping[str, Any]
-Rows = Iterator[tuple[int, Row]]  # (line, cells by column); the first has the names of all columns
+Rows = Iterator[tuple[int, Row]]  # (line, cells by column)
+
+
+def rows_of(text: str, most_lines: int) -> tuple[list[str], Rows]:
+    """(names of the columns, rows) of a CSV with a header line, or of JSON. WorkloadError: it is neither."""
+    rows = _refused_by_line(text, most_lines)
+    return list(next(rows, (1, {}))[1]), rows
+
+
+def _refused_by_line(text: str, most_lines: int) -> Rows:
+    body = text.lstrip()
+    try:
+        if body[:1] in ("{", "["):
+            yield from _of_json(body, FILES if most_lines > MAX_LINES else WEB)
+        else:
+            before = len(notes_of(text))
+            yield from _of_csv(f"{text}\n".split("\n", before)[before], most_lines, before)
+    except BoundedError as e:
+        _refuse(str(e), "a CSV with the header line " + ",".join(COLUMNS))
 
 
 def _of_csv(text: str, most_lines: int, before: int) -> Rows:
-    head = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=head.count)
-    lines = read_csv(text, max_rows=most_lines, delimiter=delimiter)
-    names = [name.strip() for name in next(lines, (1, []))[1]]
-    yield before + 1, dict.fromkeys(names)
-    for number, cells in lines:
-        if cells:
-            yield before + number, dict(zip(names, cells, strict=False))
+    """The first row has the names of all columns."""
+    lines = re.split(r"\r\n?|\n", text.lstrip("\r\n")[:100_000], maxsplit=1)
+    named = re.fullmatch(r"sep=(.)", lines[0])  # which Excel writes
+    delimiter = named[1] if named else max(",;\t|", key=lines[0].count)
+    names: list[str] = []
+    for number, cells in read_csv(text, max_rows=most_lines, delimiter=delimiter):
+        if not any(each.strip() for each in cells) or (named and not names and cells[0].startswith("sep=")):
+            continue
+        if not names:
+            names = [name.strip() for name in cells]
+            if twice := next((name for name in names if name and names.count(name) > 1), ""):
+                _refuse(f"has two columns {twice[:40]}", "one column of each name")
+            yield before + number, dict.fromkeys(names)
+            continue
+        if any(each.strip() for each in cells[len(names) :]):
+            _refuse(
+                f"line {before + number}: has {len(cells)} cells, but the header has {len(names)}",
+                'one cell for each column; quote numbers such as "4,808"',
+            )
+        yield before + number, dict(zip(names, cells, strict=False))
 
 
 def _of_json(text: str, bounds: Bounds) -> Rows:
-    """One object a line, or a list of objects; objects inside an object count as its own keys."""
+    """One object a line, or a list of objects, also as the only list of an object; inner objects count as its keys."""
     objects: Iterable[tuple[int, Any]]
     if text.startswith("["):
         objects = enumerate(read_json(text, bounds), 1)
     else:
-        objects = ((n, read_json(line, LINE)) for n, line in enumerate(text.splitlines(), 1) if line.strip())
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        whole = _whole(text, bounds, lines[0][1])
+        objects = enumerate(whole, 1) if whole is not None else ((n, _line(line, n)) for n, line in lines)
     first = True
     for number, each in objects:
         if not isinstance(each, Mapping):
@@ -122,6 +167,27 @@ def _of_json(text: str, bounds: Bounds) -> Rows:
         yield number, row
 
 
+def _line(line: str, number: int) -> Any:
+    try:
+        return read_json(line, LINE)
+    except BoundedError as e:
+        _refuse(f"line {number}: {e}", "one JSON object a line")
+
+
+def _whole(text: str, bounds: Bounds, first: str) -> list[Any] | None:
+    """The list of requests in an object; None: the text has one object a line."""
+    try:
+        found = read_json(first, LINE)
+    except BoundedError:
+        try:
+            found = read_json(text, bounds)  # over several lines
+        except BoundedError:
+            return None
+    lists = [v for v in found.values() if isinstance(v, list) and v and isinstance(v[0], Mapping)] if isinstance(
+        found, Mapping) else []  # fmt: skip
+    return lists[0] if len(lists) == 1 else None
+
+
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
@@ -135,9 +201,7 @@ def _read(
     for number, row in rows:
         columns = columns or chosen(names, {k: _text(v) or "" for k, v in row.items()}, mapped, lines_of_json)
         at = _time(_text(row.get(columns.arrival)), number, columns)
-        given, made = (
-            round(cell(_text(row.get(name)), number, *SIZES, name)) for name in (columns.inputs, columns.outputs)
-        )
+        given, made = (_tokens(row, name, number) for name in (columns.inputs, columns.outputs))
         if reason := _why_not(row, given, made):
             left_out[reason] += 1
             continue
@@ -146,7 +210,8 @@ def _read(
         chosen(names, {}, mapped, lines_of_json)
     in_order = all(one[0] <= other[0] for one, other in pairwise(requests))
     requests.sort(key=lambda each: each[:3])
-    told = [] if in_order else ["the requests were not in order of their arrival; they were sorted"]
+    told = [columns.note] if columns and columns.note else []
+    told += [] if in_order else ["the requests were not in order of their arrival; they were sorted"]
     told += [f"{count:,} {reason} were left out" for reason, count in left_out.items()]
     kept, window = busiest(requests)
     if len(kept) < 2 or kept[-1][0] <= kept[0][0]:
@@ -165,6 +230,8 @@ def _hashes(value: Any, line: int) -> Sequence[int]:
     """The hashes of a prompt's blocks; none if the trace has none."""
     if value in (None, ""):
         return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):  # in a CSV
+        value = _line(value, line)
     if not isinstance(value, list) or not all(isinstance(each, int | str) for each in value):
         _refuse(f"line {line}: hash_ids is not a list of numbers", "hash_ids: [1, 2, 3], or no such key")
     return value
@@ -176,26 +243,39 @@ def _text(value: Any) -> str | None:
 
 
 def _time(text: str | None, line: int, columns: Chosen) -> float:
+    why = ""
     try:
         value = columns.seconds(text or "")
-    except ValueError:
-        value = math.nan
+    except ValueError as e:
+        value, why = math.nan, f": {e}" if " have " in str(e) or "a day" in str(e) else ""
     if not 0 <= value <= 1e10:
         _refuse(
-            f"line {line}: {text!r} is not a time in seconds ({columns.arrival[:40]})",
-            "0 .. 1e+10, or 2023-11-16 18:17:03.98",
+            f"line {line}: {text!r} is not a time in seconds ({columns.arrival[:40]}){why}",
+            "0 .. 1e+10 (with a decimal point), or 2023-11-16 18:17:03.98; all rows in the same form",
         )
     return value
 
 
-def cell(text: str | None, line: int, what: str, low: float, high: float, name: str) -> float:
+def _tokens(row: Row, name: str, line: int) -> int:
+    """A number of tokens; an empty cell counts as none."""
+    text = _text(row[name]) if name in row else None
+    if name in row and (row[name] is None or not (text or "").strip()):
+        return 0
+    return whole_tokens(text, line, name)
+
+
+def whole_tokens(text: str | None, line: int, name: str, least: int = 0) -> int:
     try:
         value = float(THOUSANDS.sub("", text or ""))
     except ValueError:
         value = math.nan
-    if not low <= value <= high:
-        _refuse(f"line {line}: {text!r} is not {what} ({name[:40]})", f"{low:g} .. {high:g}")
-    return value
+    if not least <= value <= MOST_TOKENS or value != round(value) or GROUPED.fullmatch(text or ""):
+        _refuse(
+            f"line {line}: {(text or '')[:40]!r} is not a number of tokens ({name[:40]})"
+            if text is not None else f"line {line}: {text} is not a number of tokens ({name[:40]})",
+            f"a whole number, {least} .. {MOST_TOKENS:g}",
+        )  # fmt: skip
+    return int(value)
 
 
 def _why_not(row: Row, given: int, made: int) -> str:
