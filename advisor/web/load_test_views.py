@@ -144,8 +144,8 @@ class LoadTests(views.APIView):
     @extend_schema(
         operation_id="addLoadTest",
         summary="Give the result file of a load test",
-        description=f"The body is the file as the load generator wrote it ({', '.join(FILE_KINDS)}). Of several runs, the "
-        "last with the predicted load is used (`measured.place`). The same file twice is one result.",
+        description=f"The body is the file as the load generator wrote it ({', '.join(FILE_KINDS)}). Of several "
+        "runs, the last with the predicted load is used (`measured.place`). The same file twice is one result.",
         parameters=[RANK, CALIBRATION],
         request={"application/json": OpenApiTypes.OBJECT},
         examples=[EXAMPLE],
