@@ -15,6 +15,7 @@ KINDS = (
     "metrics of vLLM or SGLang (/metrics), a start-up log of theirs, a result of a load generator (JSON), a Kubernetes "
     "or Compose manifest, or a Slurm or shell script with the server's command"
 )  # fmt: skip
+UNIT = re.compile(r"\s*\[(?:Unit|Service|Container|Install)\]")  # of systemd
 MANIFEST = re.compile(r"^(?:apiVersion|kind|services|servingEngineSpec|applications)\s*:", re.MULTILINE)
 
 
@@ -62,9 +63,9 @@ def _records(text: str, name: str, bounds: Bounds) -> list[Record]:
         content = _json(text, bounds)
         if content is not None:
             return manifests.read_manifest(content, name)
-        if not logs.is_log(text) and not text.lstrip().startswith("[Unit]"):  # a log may begin with [2026-...
+        if not logs.is_log(text) and not UNIT.match(text):  # a log may begin with [2026-...
             return results.read_results(text, name, bounds)
-    if "#SBATCH" in text or text.startswith(("#!", "[Unit]")):
+    if "#SBATCH" in text or text.startswith("#!") or UNIT.match(text):
         return manifests.read_script(text, name)
     if MANIFEST.search(text):
         if len(text) > MOST_YAML:

@@ -73,8 +73,13 @@ VALUE_OPTIONAL = {  # settings that need no value
 WHOLE = {"accelerators", "replicas", "tp", "pp", "dp", "ep", "max_model_len", "max_num_seqs", "max_batched_tokens",
          "max_loras", "k"}  # fmt: skip
 MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "K": 1024, "M": 2**20, "G": 2**30}
-VERSION = re.compile(r"[:@_ -]v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc)\d+)?)")
+# tags of other images count releases of their distribution (Dynamo, OpenShift AI, llm-d), not of the server
+VERSION = re.compile(
+    r"(?:(?:^|/)(?:vllm|vllm-openai[\w-]*|sglang|text-generation-inference|lmdeploy|tensorrt-llm/release):|"
+    r"(?:vllm|sglang|vllm-openai)[-_])v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc)\d+)?)"
+)
 MOST_WORDS = 2000
+INTERPRETER = re.compile(r"^\S*(?:python[\d.]*|sh|bash|env)(?: |$)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +94,7 @@ def framework_of_image(image: str) -> tuple[str | None, str | None]:
     """(framework, version) of a container image, by its name and tag."""
     helper = re.search(r"scheduler|epp|rout(?:er|ing)|sidecar|gateway|proxy|exporter", image.lower())
     found = None if helper else next((slug for word, slug in IMAGES if word in image.lower()), None)
-    match = VERSION.search(image.rsplit("/", 1)[-1]) if found and "lmcache" not in image else None
+    match = VERSION.search(image) if found and "lmcache" not in image else None
     return found, match[1] if match else None
 
 
@@ -112,8 +117,8 @@ def command_of(words: Sequence[str], image: str = "", variables: Mapping[str, st
     else:
         if framework is None:
             return None
-        start, named = (1 if list(words[:1]) == ["serve"] else 0), framework in ("vllm",)
-    given, alone = _options([_expanded(word, variables or {}) for word in words[start:MOST_WORDS]], framework, named)
+        start, named = (1 if list(words[:1]) == ["serve"] else 0), framework == "vllm" and not INTERPRETER.search(text)
+    given, alone = _options([expanded(word, variables or {}) for word in words[start:MOST_WORDS]], framework, named)
     keys = OPTIONS[framework] | ({} if framework != "vllm" else {k: v for k, v in KSERVE.items() if k != "model"})
     settings, unknown = settings_of(given, keys, framework, version)
     if alone and not settings.model:
@@ -147,11 +152,11 @@ def _options(words: Sequence[str], framework: str, named: bool) -> tuple[dict[st
     return given, alone
 
 
-def _expanded(word: str, variables: Mapping[str, str]) -> str:
-    """$NAME, ${NAME}, ${NAME:-default} and Kubernetes' $(NAME) as far as they are known."""
+def expanded(word: str, variables: Mapping[str, str]) -> str:
+    """$NAME, ${NAME}, ${NAME:-default}, ${1:-default} and Kubernetes' $(NAME) as far as they are known."""
 
     def value(match: re.Match[str]) -> str:
-        name = match["a"] or match["b"] or match["c"]
+        name = match["a"] or match["b"] or match["c"] or ""
         return variables.get(name, match["default"] if match["default"] is not None else match[0])
 
     return re.sub(r"\$(?:\{(?P<a>\w+)(?::?-(?P<default>[^}]*))?\}|\((?P<b>\w+)\)|(?P<c>[A-Za-z_]\w*))", value, word)

@@ -11,6 +11,7 @@ from advisor.deployments.flags import (
     OPTIONS,
     SERVERS,
     command_of,
+    expanded,
     framework_of_image,
     settings_of,
     speculation,
@@ -79,7 +80,7 @@ def read_manifest(content: Any, source: str) -> list[Record]:
         if isinstance(o.get("services"), dict) and "kind" not in o:
             found += _compose(o["services"], where)
         elif kind not in ("ConfigMap", "Secret", "Service"):
-            found += [replace(r, source=where) for r in _walk(o, Around(name=name), files, 0)]
+            found += [replace(r, source=where) for r in _walk(o, Around(name=name, role=_role(name)), files, 0)]
     if not found:
         kinds = ", ".join(dict.fromkeys(str(o.get("kind") or "a mapping") for o in objects)) or "nothing"
         raise DeploymentError(
@@ -148,8 +149,14 @@ def _walk(node: Any, around: Around, files: Mapping[str, str], level: int) -> It
         if key in ("initContainers", "containers", "mainContainer", "metadata", "status", "workerTemplate", "worker"):
             continue
         if isinstance(inner, dict | list):
-            role = str(key) if key in ("prefill", "decode") else around.role
+            role = _role(str(key)) or around.role
             yield from _walk(inner, replace(around, role=role), files, level + 1)
+
+
+def _role(name: str) -> str:
+    """prefill or decode, where the name of a pool says it: prefill, vllm-decode, VllmPrefillWorker."""
+    match = re.search(r"(?:^|[-_.])(prefill|decode)(?:[-_.\d]|$)|(Prefill|Decode)Worker", name)
+    return (match[1] or match[2]).lower() if match else ""
 
 
 def _around(node: Mapping[str, Any], before: Around) -> Around:
@@ -228,7 +235,11 @@ def _container(c: Mapping[str, Any], around: Around, files: Mapping[str, str]) -
     of_kserve = around.model and c.get("name", "main") in ("main", "kserve-container")  # which adds image and command
     image = str(c.get("image") or ("vllm" if of_kserve else ""))
     variables = _environment(c.get("env") or c.get("environment"))
+    image = expanded(image, variables)
     started = [*_words(c.get("command") or c.get("entrypoint")), *_words(c.get("args"))]
+    if started[:1] and started[0] not in SHELLS:  # all arguments in one text
+        one = (words_of(w) if STARTS.search(w) or re.match(r"-.* --?[a-z]", w) else [w] for w in started)
+        started = [word for words in one for word in words]
     around = replace(_around(c, around), devices=_devices(c) or around.devices)
     framework, version = framework_of_image(image)
     for i, word in enumerate(started):
@@ -331,15 +342,17 @@ def _once(records: Sequence[Record]) -> list[Record]:
 
 SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-C": "--constraint"}
 ASSIGNED = re.compile(
-    r"^\s*(?:export\s+|local\s+|readonly\s+)*([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;#]*)\s*(?:[;#].*)?$",
-    re.MULTILINE,
+    r"^\s*(?:export\s+|local\s+|readonly\s+|declare\s+(?:-\w+\s+)?|Environment=\"?)*([A-Za-z_]\w*)(\+?=)"
+    r"(\"[^\"]*\"|'[^']*'|\([^()]*\)|[^\s;#\"']*)\"?\s*(?:[;#].*)?$",
 )
+OPENED = re.compile(r"^\s*(?:export\s+|local\s+)*[A-Za-z_]\w*\+?=(?:\([^()]*|\"[^\"]*)$")  # closed on a later line
+MOST_JOINED = 200  # lines of one value
 STARTS = re.compile(
     r"vllm serve|vllm\.entrypoints|sglang\.launch_server|sglang serve|trtllm-serve|text-generation-launcher|"
     r"huggingfaceserver|lmdeploy serve|"
     r"dynamo\.(?:vllm|sglang)|vllm/vllm-openai|lmsysorg/sglang|text-generation-inference"
 )
-IMAGE = re.compile(r"\S*(?:vllm/vllm-openai|lmsysorg/sglang|text-generation-inference)\S*")
+IMAGE = re.compile(r"\S*(?:vllm/vllm-openai|vllm-openai_|lmsysorg/sglang|text-generation-inference)\S*")
 
 
 def starts_server(text: str) -> bool:
@@ -348,44 +361,92 @@ def starts_server(text: str) -> bool:
 
 def commands_in(text: str, variables: Mapping[str, str]) -> list[tuple[Settings, tuple[str, ...]]]:
     """(settings, unknown options) of each server that a shell text starts."""
-    plain = re.sub(r"\\[ \t]*\n", " ", text)
     known = dict(variables)
     found = []
-    for line in plain.splitlines():
+    for line in _lines(text):
         if match := ASSIGNED.match(line):
-            known[match[1]] = _filled(match[2].strip("\"'"), known)
+            value = _filled(re.sub(r"\s+", " ", match[3].strip("\"'()")).strip(), known)
+            value = expanded(value, known)
+            known[match[1]] = f"{known.get(match[1], '')} {value}".strip() if match[2] == "+=" else value
             continue
-        if len(line) > MOST_LINE or line.lstrip().startswith("#") or not STARTS.search(line):
+        if line.lstrip().startswith("#"):
             continue
-        for part in re.split(r"\s(?:&&|\|\||;)\s|;\s", line.removeprefix("ExecStart=")):
-            words = words_of(part)
-            words = [w for word in words for w in (words_of(word) if " " in word and STARTS.search(word) else [word])]
-            image = next((word for word in words if IMAGE.fullmatch(word)), "")
-            explicit = any(re.search(rf"(?:^|(?<= )){pattern}", " ".join(words)) for pattern, _, _ in SERVERS)
-            command = command_of(
-                words if explicit else words[words.index(image) + 1 :] if image else words, image, known
-            )
-            if command is None or not command.settings.model:
-                continue
-            devices = re.search(r"CUDA_VISIBLE_DEVICES=([\d,]+)", part)
-            count = len(devices[1].strip(",").split(",")) if devices else None
-            version = framework_of_image(image)[1] if image else None
-            found.append((command.settings.over(Settings(accelerators=count, version=version)), command.unknown))
+        line = _filled(line, {name: value for name, value in known.items() if " " in value})
+        if len(line) <= MOST_LINE and STARTS.search(line):
+            found += _servers_of(line, known)
+    if not found:  # a command in a variable that another program starts
+        found = [server for value in known.values() if STARTS.search(value) for server in _servers_of(value, known)]
+    return found
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines of a script; a line that goes on, and a value over several lines, are one."""
+    opened: list[str] = []
+    for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():
+        if not opened and not OPENED.match(line):
+            yield line
+            continue
+        opened.append(
+            line.split(" #")[0] if opened and not line.lstrip().startswith("#") else line if not opened else ""
+        )
+        closes = ")" if "(" in opened[0].split("=", 1)[1][:1] else '"'
+        if len(opened) > 1 and closes in opened[-1] or len(opened) > MOST_JOINED:
+            yield " ".join(opened)
+            opened = []
+    yield from opened
+
+
+def _servers_of(line: str, known: Mapping[str, str]) -> list[tuple[Settings, tuple[str, ...]]]:
+    found = []
+    for part in re.split(r"\s(?:&&|\|\||;)\s|;\s", re.sub(r"^(?:ExecStart|Exec)=", "", line)):
+        words = words_of(part)
+        words = [w for word in words for w in (words_of(word) if " " in word and STARTS.search(word) else [word])]
+        image = next((word for word in words if IMAGE.fullmatch(word)), "")
+        explicit = any(re.search(rf"(?:^|(?<= )){pattern}", " ".join(words)) for pattern, _, _ in SERVERS)
+        command = command_of(words if explicit else words[words.index(image) + 1 :] if image else words, image, known)
+        if command is None or not command.settings.model:
+            continue
+        devices = re.search(r"(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=([\d,]+)|--gpus\W{0,4}device=([\d,]+)", part)
+        number = re.search(r"--gpus[= ](\d{1,3})(?= )", part) if image else None
+        seen = (devices[1] or devices[2]) if devices else known.get("CUDA_VISIBLE_DEVICES", "")
+        count = int(number[1]) if number else len(seen.strip(",").split(",")) if re.fullmatch(r"[\d,]+", seen) else None
+        version = framework_of_image(image)[1] if image else None
+        found.append((command.settings.over(Settings(accelerators=count, version=version)), command.unknown))
     return found
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
-    return re.sub(r"\$\{?(\w+)\}?", lambda m: known.get(m[1], m[0]), text)[:1000]
+    """A text with the variables that are known; also all of an array, ${NAME[@]}, with or without quotes."""
+    filled = re.sub(
+        r"\"?\$\{(\w+)\[[@*]\]\}\"?|\$(?:\{(\w+)\}|(\w+))",
+        lambda m: known.get(m[1] or m[2] or m[3], m[0]), text[:MOST_LINE],
+    )  # fmt: skip
+    return filled[:MOST_LINE]
+
+
+GPUS = {"--gres", "--gpus-per-node", "--gpus-per-task", "--gpus"}
+
+
+def _stated(line: str) -> str:
+    return line.strip().removeprefix("#SBATCH").split(" #")[0]
+
+
+def _slurm(text: str) -> dict[str, str]:
+    """The first value of each option."""
+    words, found = words_of(text), dict[str, str]()
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if match := re.fullmatch(r"(--[\w-]+)(?:=(.*))?|(-[A-Za-z])(.*)", word):
+            value = match[2] if match[1] else match[4]
+            name = match[1] or SHORT.get(match[3], match[3])
+            found.setdefault(name, (value or ("" if following.startswith("-") else following)).strip(" \t\"'"))
+    return found
 
 
 def read_script(text: str, source: str) -> list[Record]:
     """The servers of a Slurm or shell script. DeploymentError: it starts none."""
-    header = {}
-    for line in text.splitlines():
-        if line.lstrip().startswith("#SBATCH") and (
-            match := re.match(r"(-{1,2}[\w-]+)[=\s]?(.*)", line.strip()[7:].split(" #")[0].strip())
-        ):
-            header[SHORT.get(match[1], match[1])] = match[2].strip(" \t\"'")
+    header = _slurm(" ".join(_stated(line) for line in text.splitlines() if line.lstrip().startswith("#SBATCH")))
+    if not GPUS & header.keys():  # the job asks for no accelerators, its steps do
+        header = _slurm(" ".join(re.findall(r"^\s*srun\s.*", text, re.MULTILINE)[:20])) | header
     nodes = _whole(re.split(r"[-:]", header.get("--nodes", ""))[0]) or 1
     kind, per_node, total = "", None, None
     for name in ("--gres", "--gpus-per-node", "--gpus-per-task", "--gpus"):
@@ -401,13 +462,16 @@ def read_script(text: str, source: str) -> list[Record]:
         "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_GPUS_ON_NODE": per_node,
         "SLURM_GPUS_PER_NODE": per_node, "SLURM_NTASKS": header.get("--ntasks"), "SLURM_GPUS": total,
     }  # fmt: skip
+    image = re.search(r"^Image=(\S+)", text, re.MULTILINE)  # a container unit of systemd
+    text = re.sub(r"^Exec=(?=-)", f"Exec={image[1]} ", text, flags=re.MULTILINE) if image else text
     servers = commands_in(text, {name: str(value) for name, value in variables.items() if value})
     if not servers:
         raise DeploymentError(
             "starts no inference server that Assay knows: no line has vllm serve, sglang.launch_server, trtllm-serve, "
             "text-generation-launcher or lmdeploy serve with a model"
         )
-    constraint = header.get("--constraint", "")
+    named = [each for each in re.split(r"[&|,\[\]()]", header.get("--constraint", "")) if each]
+    constraint = next((each for each in named if re.search(r"\d", each)), "")
     accelerator = kind or constraint or None
     records = []
     for settings, unknown in servers:
