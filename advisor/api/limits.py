@@ -145,7 +145,7 @@ def of_work(request: Request | HttpRequest, units: int) -> None:
             count(request, "work", who, settings.WORK_PER_MINUTE, units)
 
 
-def of_estimate(request: Request, weight: int = 1, entries: int = 0) -> None:
+def of_estimate(request: Request | HttpRequest, weight: int = 1, entries: int = 0) -> None:
     """Counts estimates, which occupy a web thread while they are computed. entries: of one call, which count less."""
     of_work(request, entries * ENTRY or ESTIMATE)
     with suppress(CountersDown):

@@ -13,7 +13,7 @@ from advisor.web import (
     studies,
     views,
 )
-from advisor.web.answers import assumptions_page, compare_page, freshness_page, list_page
+from advisor.web.answers import assumptions_page, compare_page, deployment_page, freshness_page, list_page
 from advisor.web.rest import again, files, held, shared
 from advisor.web.views import trouble
 from advisor.web.what_if import quick_estimate

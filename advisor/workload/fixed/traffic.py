@@ -118,9 +118,9 @@ def with_traffic(raw: Mapping[str, Any]) -> dict[str, Any]:
             raise WorkloadError([error(key, "contradicts trace, which has it", "remove it") for key in extra])
         columns = given.get("trace_columns") or {}
         if isinstance(columns, Mapping) and all(k in TRACE_COLUMNS and isinstance(v, str) for k, v in columns.items()):
-            found = _read(given["trace"]["csv"], columns)
-            _, inputs, outputs = zip(*found.requests, strict=True)
-            given |= {"trace": {"csv": found.text}, "isl": whole_mean(inputs), "osl": whole_mean(outputs)}
+            requests = _read(given["trace"]["csv"], columns)
+            _, inputs, outputs = zip(*requests.requests, strict=True)
+            given |= {"trace": {"csv": requests.text}, "isl": whole_mean(inputs), "osl": whole_mean(outputs)}
             given.pop("trace_columns", None)
     elif given.get("trace_columns"):
         raise WorkloadError([error("trace_columns", "there is no trace", "remove it, or give a trace")])

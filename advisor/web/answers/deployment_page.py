@@ -47,7 +47,7 @@ def _found(request: HttpRequest, asked: dict[str, Any], organisation: Any) -> li
 
     form = DeploymentForm(request.POST)
     if not form.is_valid():
-        raise Unprocessable({name: list(errors) for name, errors in form.errors.items()})
+        raise Unprocessable({name: [str(each) for each in errors] for name, errors in form.errors.items()})
     files: list[tuple[str, str | bytes, float | None]] = [
         (each.name or "file", each.read(WEB.max_bytes + 1), None) for each in request.FILES.getlist("files")
     ]
