@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -44,7 +44,7 @@ from advisor.workload.fixed.traffic import (
     protocol_of,
     with_traffic,
 )
-from advisor.workload.notation.names import names_of, several
+from advisor.workload.notation.names import Names, names_of, several
 from advisor.workload.notation.sections import clear_of, with_numbers
 from advisor.workload.schema import Adapters, ModelRef
 from advisor.workload.text import WorkloadError, check_plain, error, near
@@ -367,12 +367,18 @@ def refused(field: str, message: str, allowed: str = "") -> WorkloadError:
     return WorkloadError([error(field, message, allowed)])
 
 
+@lru_cache(maxsize=16)
+def spellings_of(rows: tuple[tuple[str, ...], ...], ordered: bool) -> Names:
+    """Of rows of a key and its further names."""
+    return names_of({key: others for key, *others in rows}, ordered=ordered)
+
+
 def named(field: str, name: str, entries: Mapping[str, Entry]) -> Entry:
     """The catalog entry of this name, as people write it. Raises WorkloadError for none, or more than one."""
     if name in entries:
         return entries[name]
-    rows = {key: (key.rpartition("/")[2], getattr(entry, "name", key)) for key, entry in entries.items()}
-    found = names_of(rows, ordered=field == "model").meant_by(name)
+    rows = tuple((key, key.rpartition("/")[2], getattr(entry, "name", key)) for key, entry in entries.items())
+    found = spellings_of(rows, field == "model").meant_by(name)
     if len(found) == 1:
         return entries[found[0]]
     if found:
@@ -386,8 +392,7 @@ def format_name(written: str, known: Iterable[Quantization]) -> str:
     typed = written.casefold()
     if dtype := WEIGHTS.get(written) or WEIGHTS.get(typed):
         return dtype
-    slugs = {text.casefold(): q.slug for q in known for text in (q.name, q.slug)}
-    return slugs.get(typed, written)
+    return next((q.slug for q in known if typed in (q.slug.casefold(), q.name.casefold())), written)
 
 
 def format_of(methods: Sequence[Quantization], chip: Accelerator, model: Model, framework: Framework) -> Quantization:
@@ -412,8 +417,8 @@ def framework_of(
     d: Deployment, chip: Accelerator, model: Model, methods: Sequence[Quantization], known: tuple[Framework, ...]
 ) -> Framework:
     """The named framework, or the preferred one in the catalog for this chip, model and format."""
-    able = {f.slug: f for f in known if runs_on(f, chip)}
     if d.framework is None:
+        able = {f.slug: f for f in known if runs_on(f, chip)}
         ready = [
             f for f in able.values() if serves(f, model) and any(supports_weights(f, chip, q, model) for q in methods)
         ]
@@ -425,8 +430,9 @@ def framework_of(
     wanted = d.framework.casefold()
     slug = next((f.slug for f in known if wanted in f.aliases), wanted)
     named("framework", slug, {f.slug: f for f in known})
-    if slug not in able:
-        raise refused("framework", f"{slug} does not run on {chip.name}", ", ".join(sorted(able)) or "none")
+    if not any(f.slug == slug and runs_on(f, chip) for f in known):
+        able_slugs = sorted({f.slug for f in known if runs_on(f, chip)})
+        raise refused("framework", f"{slug} does not run on {chip.name}", ", ".join(able_slugs) or "none")
     return framework_version_of(known, slug, d.framework_version)
 
 

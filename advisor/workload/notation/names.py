@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from advisor.workload.text import either, fold
 
@@ -15,6 +16,7 @@ WORD = re.compile(r"[a-z0-9]+")
 MOST_LISTED = 12  # candidates of an error
 
 
+@lru_cache(maxsize=4096)
 def words_of(name: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
     """The words of a name; a number and its unit are one."""
     return tuple(pattern.findall(JOINED.sub("", name.casefold())))
