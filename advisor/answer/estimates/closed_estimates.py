@@ -15,12 +15,14 @@ from advisor.answer.estimates.single_estimate import (
     basis_warning,
     cache_sizes,
     cheapest,
+    corrections_of,
     fixed_of,
     formulas,
     has_closed_form,
     load_warnings,
     memory_gib,
     price,
+    with_scopes,
 )
 from advisor.answer.options.option import setup
 from advisor.answer.quick.kept import Kept, revision_for
@@ -35,9 +37,10 @@ from advisor.engine.estimate import (
     unknown_bandwidth,
     vectors_on,
 )
+from advisor.engine.network import Model
 from advisor.engine.search import describe
 from advisor.engine.step import Lane, Lanes, has_decoder_beside, join_lanes, lanes
-from advisor.engine.terms import Case, length_class
+from advisor.engine.terms import Case, Scopes, length_class
 from advisor.inputs import number, read_once, rounded
 from advisor.result import ClosedEstimate
 from advisor.workload import (
@@ -83,12 +86,25 @@ class Asked:
     shared: Json
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A valid deployment at any numbers. `corrected`: its lanes by what measurements say at a class of lengths."""
+
+    deployment: Deployment
+    fixed: Fixed  # not corrected
+    asked: dict[tuple[int, int], Asked]  # by the classes of the lengths
+    corrected: list[tuple[Scopes, Asked]]
+
+
 class Estimator:
     """Estimates on one state of the catalog. What differs in its numbers alone is validated once."""
 
     def __init__(self, organisation: Organisation | None = None) -> None:
         self.organisation = organisation
-        self.kinds: dict[bytes, Asked | WorkloadError] = {}
+        self.kinds: dict[bytes, Kind] = {}
+        self.errors: dict[tuple[bytes, Numbers], WorkloadError] = {}
+        self.corrections: dict[tuple[Any, ...], tuple[Scopes, Model]] = {}
+        self.kept = 0  # classes of lengths, and errors
         self.forms: dict[bytes, Deployment] = {}
         self.calibrations: dict[float | None, Calibrations] = defaultdict(dict)
         self.prices: dict[Any, Json] = {}
@@ -101,18 +117,21 @@ class Estimator:
         if key is None or numbers is None:
             return self.validated(raw)
         known = self.kinds.get(key)
-        if isinstance(known, WorkloadError):
-            raise WorkloadError(known.errors)  # the kept one would keep the frames of every call that raised it
         if known is not None and allowed(known.fixed, numbers):
-            return changed(known, numbers)
+            return changed(self.at_lengths(known, numbers), numbers)
+        stated = key, numbers  # which of several faults is told can depend on every number
+        if stated in self.errors:
+            raise WorkloadError(self.errors[stated].errors)  # the kept one would keep the frames of all its calls
         try:
-            found = self.validated(raw)
+            kind = self.kind(raw)
+            found = self.at_lengths(kind)
         except WorkloadError as failure:
-            if not any(depends_on_numbers(each) for each in failure.errors):
-                self.keep(key, WorkloadError(failure.errors))
+            self.count()
+            self.errors[stated] = WorkloadError(failure.errors)
             raise
-        if allowed(found.fixed, numbers):
-            self.keep(key, found)
+        if allowed(kind.fixed, numbers):
+            self.count()
+            self.kinds[key] = kind
         return found
 
     def parsed(self, raw: Mapping[str, Any]) -> Deployment | TrainingRun:
@@ -139,23 +158,65 @@ class Estimator:
         stated = {"isl": type(known.isl)(numbers.isl), "osl": numbers.osl, "concurrency": users, "rate": numbers.rate}
         return known.model_copy(update=names | {key: value for key, value in stated.items() if key in raw})
 
-    def keep(self, key: bytes, found: Asked | WorkloadError) -> None:
-        if len(self.kinds) >= KINDS_KEPT:
+    def count(self) -> None:
+        self.kept += 1
+        if self.kept >= KINDS_KEPT:
             self.kinds.clear()
-        self.kinds[key] = found
+            self.errors.clear()
+            self.kept = 0
 
     def validated(self, raw: Mapping[str, Any]) -> Asked:
+        return self.at_lengths(self.kind(raw))
+
+    def kind(self, raw: Mapping[str, Any]) -> Kind:
         d = self.parsed(raw)
         if not isinstance(d, Deployment):
             raise WorkloadError([error("method", "training has no estimate by closed formulas", "full, lora, qlora")])
         with read_once(self.read):
-            fixed, _ = fixed_of(d, self.organisation)
+            fixed, _ = fixed_of(d, self.organisation, corrected=False)
         if not has_closed_form(fixed):
             message = "has no formula for recorded requests, users who think and separate pools"
             raise WorkloadError([error("method", message, "simulated")])
-        if len(self.calibrations) >= HOSTS_KEPT and d.host_speed_ratio not in self.calibrations:
+        return Kind(deployment=d, fixed=fixed, asked={}, corrected=[])
+
+    def at_lengths(self, kind: Kind, numbers: Numbers | None = None) -> Asked:
+        """The deployment as it was stated, or one that differs from it in lengths of the class of these numbers."""
+        d = kind.deployment
+        isl, osl = (numbers.isl, numbers.osl or d.osl) if numbers else (d.isl, d.osl)
+        lengths = length_class(isl), length_class(osl)
+        found = kind.asked.get(lengths)
+        if found is None:
+            own = self.corrections_of(kind.fixed, isl, osl) if d.use_measurements else {}
+            found = next((each for scopes, each in kind.corrected if scopes == own), None)
+            if found is None:
+                found = self.laned(with_scopes(kind.fixed, own), d.host_speed_ratio)
+                kind.corrected.append((own, found))
+            kind.asked[lengths] = found
+            self.count()
+        return found
+
+    def corrections_of(self, fixed: Fixed, isl: float, osl: float) -> Scopes:
+        key = (
+            fixed.case.model_id,
+            id(fixed.model),
+            fixed.accelerator.slug,
+            length_class(isl),
+            length_class(osl),
+            min(isl, osl) > 0,
+        )
+        found, of = self.corrections.get(key, ({}, None))
+        if of is not fixed.model:
+            with read_once(self.read):
+                found = corrections_of(fixed, float(isl), float(osl))
+            if len(self.corrections) >= KINDS_KEPT:
+                self.corrections.clear()
+            self.corrections[key] = found, fixed.model
+        return found
+
+    def laned(self, fixed: Fixed, host_speed_ratio: float | None) -> Asked:
+        if len(self.calibrations) >= HOSTS_KEPT and host_speed_ratio not in self.calibrations:
             self.calibrations.clear()
-        own = prepare(fixed.case, fixed.resources, self.calibrations[d.host_speed_ratio])
+        own = prepare(fixed.case, fixed.resources, self.calibrations[host_speed_ratio])
         if isinstance(own, str):
             raise WorkloadError([error("", own)])
         return Asked(fixed=fixed, case=fixed.case, lane=own[0], shared=shared(fixed, own[0]))
@@ -266,8 +327,8 @@ def plain_name(name: Any) -> bool:
 
 
 def kind_key(raw: Mapping[str, Any], numbers: Numbers) -> bytes | None:
-    """Of everything but the numbers, and of the class of the lengths, which chooses the measurements."""
-    return key_of(raw, given(raw, numbers), (length_class(numbers.isl), length_class(numbers.osl), numbers.osl > 0))
+    """Of everything but the numbers."""
+    return key_of(raw, given(raw, numbers), (numbers.osl > 0,))
 
 
 def given(raw: Mapping[str, Any], n: Numbers) -> tuple[bool, ...]:
@@ -303,10 +364,6 @@ def changed(known: Asked, n: Numbers) -> Asked:
     users = None if n.concurrency is None else float(n.concurrency)
     case = replace(known.case, isl=float(n.isl), osl=float(max(n.osl, 1)), concurrency=users, client=client)
     return Asked(fixed=known.fixed, case=case, lane=at_numbers_of(case, known.lane), shared=known.shared)
-
-
-def depends_on_numbers(item: Mapping[str, str]) -> bool:
-    return item["field"].partition(".")[0] in (*NUMBERS, "", "client")
 
 
 def shared(fixed: Fixed, lane: Lane) -> Json:

@@ -53,6 +53,7 @@ from advisor.engine.terms import (
     Pool,
     Protocol,
     Ratios,
+    Scopes,
     SocketShare,
     efficiency,
     with_host_factor,
@@ -108,8 +109,10 @@ def answer(d: Deployment, organisation: Organisation | None = None) -> Estimate:
     return result.changed(evidence=nearest_rows.evidence(asked))
 
 
-def fixed_of(d: Deployment, organisation: Organisation | None) -> tuple[Fixed, Ratios | None]:
+def fixed_of(d: Deployment, organisation: Organisation | None, corrected: bool = True) -> tuple[Fixed, Ratios | None]:
     """(the deployment on this catalog, range of the burstiness of its arrivals if that is assumed).
+
+    corrected: by measurements, unless the deployment leaves them out.
 
     Raises WorkloadError where the arguments name something unknown or contradict each other.
     """
@@ -126,10 +129,18 @@ def fixed_of(d: Deployment, organisation: Organisation | None) -> tuple[Fixed, R
         cv, cv_range = assumed_burstiness(d.task)
         d = d.model_copy(update={"burstiness": cv})
     fixed = deployment.fixed(d, known)
-    if d.use_measurements:  # last, because most of what is refused never needs them
-        own = corrections(known, model_id, fixed.accelerator.slug, float(d.isl), float(d.osl))
-        fixed = replace(fixed, resources=replace(fixed.resources, scopes={**fixed.resources.scopes, **own}))
+    if d.use_measurements and corrected:  # last, because most of what is refused never needs them
+        fixed = with_scopes(fixed, corrections_of(fixed, float(d.isl), float(d.osl)))
     return fixed, cv_range
+
+
+def corrections_of(fixed: Fixed, isl: float, osl: float) -> Scopes:
+    """Of this deployment's model on its chip, as measured at such lengths."""
+    return corrections(fixed.resources, fixed.case.model_id, fixed.accelerator.slug, isl, osl)
+
+
+def with_scopes(fixed: Fixed, own: Scopes) -> Fixed:
+    return replace(fixed, resources=replace(fixed.resources, scopes={**fixed.resources.scopes, **own}))
 
 
 def answer_of(fixed: Fixed, cv_range: Ratios | None = None) -> Estimate:
