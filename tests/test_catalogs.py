@@ -12,7 +12,8 @@ TESTS = Path(__file__).resolve().parent
 SHIPPED = re.compile(
     r'usefixtures\("shipped"|\bshipped: None\b|\bshipped\)|load_once\(SHIPPED|call_command\("load_catalog"'
 )
-# They check the data that is shipped, or need all of it: every chip, every measured row, the loader itself.
+# They check the data that is shipped, or need all of it: every chip, every measured row, the loader itself (also of a
+# small catalog of their own).
 DATA = set(
     """answer/test_advice_every_chip answer/test_estimate answer/test_live_estimate answer/test_purchases
     answer/test_recipes answer/test_sharing_answer answer/test_training_properties engine/step/test_memory_measured
@@ -22,7 +23,7 @@ DATA = set(
     docs/test_commands engine/search/test_release_drift
     fidelity/test_h100_served_points fidelity/test_host_time fidelity/test_served_points
     fidelity/test_unknown_clients inputs/test_current_prices inputs/test_hosts inputs/test_prices
-    inputs/test_smallest_units ops/test_warm questions/test_questions""".split()
+    inputs/test_smallest_units ops/test_price_moves ops/test_warm questions/test_questions""".split()
 )
 
 

@@ -9,11 +9,9 @@ from typing import Any
 import django
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
-from pydantic import ValidationError
 
 from advisor.client.calls import Assay, AssayError, Problem, data_of
 from advisor.client.shown import error_line
-from advisor.engine import ENGINE_VERSION
 from catalog.management.errors import BadInput
 
 REFUSED_INPUT = (400, 409, 413, 415, 422)  # statuses that another input would not get
@@ -70,7 +68,9 @@ def same_shape(assay: Assay) -> Iterator[None]:
     """AssayError: the server has another version, whose answer cannot be read."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValidationError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # pydantic's ValidationError is a ValueError
+        from advisor.engine import ENGINE_VERSION  # here, because `--help` loads nothing that computes an answer
+
         theirs = assay.get("version").get("application", "unknown")
         if theirs == ENGINE_VERSION:
             raise
