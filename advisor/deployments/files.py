@@ -57,6 +57,8 @@ def _records(text: str, name: str, bounds: Bounds) -> list[Record]:
     start = text.lstrip()[:1]
     if not start:
         raise DeploymentError("is empty")
+    if text.lstrip().startswith(("{{", "{%")):
+        raise DeploymentError("is a template: give what it renders to, for example the output of `helm template`")
     if results.is_text(text):
         return results.read_results(text, name, bounds)
     if start in ("{", "["):

@@ -95,7 +95,8 @@ def framework_of_image(image: str) -> tuple[str | None, str | None]:
     helper = re.search(r"scheduler|epp|rout(?:er|ing)|sidecar|gateway|proxy|exporter", image.lower())
     found = None if helper else next((slug for word, slug in IMAGES if word in image.lower()), None)
     match = VERSION.search(image) if found and "lmcache" not in image else None
-    return found, match[1] if match else None
+    dated = match and re.match(r"2\d\.", match[1])  # 25.09: a month of NVIDIA's images
+    return found, match[1] if match and not dated else None
 
 
 def command_of(words: Sequence[str], image: str = "", variables: Mapping[str, str] | None = None) -> Command | None:

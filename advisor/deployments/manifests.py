@@ -121,7 +121,9 @@ def _walk(node: Any, around: Around, files: Mapping[str, str], level: int) -> It
     containers = (
         [c for c in node["containers"] if isinstance(c, dict)] if isinstance(node.get("containers"), list) else []
     )
-    containers += [node["mainContainer"]] if isinstance(node.get("mainContainer"), dict) else []
+    containers += [  # one by itself, such as mainContainer and runner
+        c for c in node.values() if isinstance(c, dict) and "image" in c and ("command" in c or "args" in c)
+    ]
     servers = [r for c in containers if (r := _container(c, around, files)) is not None]
     model = node.get("model")
     if isinstance(model, dict) and ("modelFormat" in model or "storageUri" in model):  # KServe
@@ -142,6 +144,12 @@ def _walk(node: Any, around: Around, files: Mapping[str, str], level: int) -> It
         "requestGPU" in node or "vllmConfig" in node
     ):  # values of vLLM's production stack
         servers.append(_values(node, around))
+    if isinstance(model, dict) and isinstance(model.get("modelURL"), str):  # VLLMRuntime of the same stack's operator
+        config, placed = _map(node.get("vllmConfig")), _map(node.get("deploymentConfig"))
+        gpu, named = _map(placed.get("resources")).get("gpu"), _text(_map(placed.get("image")).get("name"))
+        values = {"modelURL": model["modelURL"], "requestGPU": gpu, "vllmConfig": {**model, **config}}
+        values |= dict(zip(("repository", "_", "tag"), named.rpartition(":"), strict=True))
+        servers.append(_values(values, _around(placed, around)))
     yield from servers
     if isinstance(node.get("serveConfigV2"), str):
         yield from _walk(documents(node["serveConfigV2"]), around, files, level + 1)
@@ -211,8 +219,8 @@ def _devices(node: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _text(value: Any) -> str:
-    return str(value)[:300] if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+def _text(value: Any, longest: int = 300) -> str:
+    return str(value)[:longest] if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
 
 def _environment(node: Any) -> dict[str, str]:
@@ -228,7 +236,7 @@ def _environment(node: Any) -> dict[str, str]:
 def _words(value: Any) -> list[str]:
     if isinstance(value, str):
         return words_of(value)
-    return [_text(each) for each in value] if isinstance(value, list) else []
+    return [_text(each, MOST_LINE) for each in value] if isinstance(value, list) else []  # one may be a whole script
 
 
 def _container(c: Mapping[str, Any], around: Around, files: Mapping[str, str]) -> Record | None:
@@ -263,6 +271,8 @@ def _container(c: Mapping[str, Any], around: Around, files: Mapping[str, str]) -
 
 
 def _record(settings: Settings, around: Around, unknown: Sequence[str] = ()) -> Record:
+    if settings.model and "$" in settings.model:  # a variable that nothing here sets
+        settings = replace(settings, model=settings.served_name or settings.model)
     model = around.model.removeprefix("hf://") if not settings.model or settings.model.startswith("/mnt/") else ""
     stated = Settings(model=model or None).over(settings) if model else settings
     if around.role:
@@ -350,9 +360,9 @@ MOST_JOINED = 200  # lines of one value
 STARTS = re.compile(
     r"vllm serve|vllm\.entrypoints|sglang\.launch_server|sglang serve|trtllm-serve|text-generation-launcher|"
     r"huggingfaceserver|lmdeploy serve|"
-    r"dynamo\.(?:vllm|sglang)|vllm/vllm-openai|lmsysorg/sglang|text-generation-inference"
+    r"dynamo\.(?:vllm|sglang)|/vllm-openai|lmsysorg/sglang|text-generation-inference"
 )
-IMAGE = re.compile(r"\S*(?:vllm/vllm-openai|vllm-openai_|lmsysorg/sglang|text-generation-inference)\S*")
+IMAGE = re.compile(r"\S*(?:/vllm-openai|vllm-openai_|lmsysorg/sglang|text-generation-inference)\S*")
 
 
 def starts_server(text: str) -> bool:
@@ -371,7 +381,7 @@ def commands_in(text: str, variables: Mapping[str, str]) -> list[tuple[Settings,
             continue
         if line.lstrip().startswith("#"):
             continue
-        line = _filled(line, {name: value for name, value in known.items() if " " in value})
+        line = _filled(line, {name: v for name, v in known.items() if " " in v or IMAGE.fullmatch(v)})
         if len(line) <= MOST_LINE and STARTS.search(line):
             found += _servers_of(line, known)
     if not found:  # a command in a variable that another program starts
