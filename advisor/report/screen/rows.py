@@ -83,6 +83,9 @@ def rows(answer: Answer, decision: Decision, most: int) -> list[Row]:
     api = cheapest_api(answer)
     shown = runner_ups(answer, most - 1 - (api is not None and not same_api(api, first)))
     found = [row(first, answer, decision), *(row(each, answer, decision) for each in shown)]
+    ranked = next((each for each in answer.recommendations if isinstance(each, ApiOption)), None)
+    if ranked is not None and ranked not in (first, *shown):
+        return [*found, row(ranked, answer, decision)]  # the constraints allow it, which not every cheaper one can say
     if api is None or any(same_api(api, each) for each in (first, *shown)):
         return found
     return [*found, api_row(api, answer)]
