@@ -244,7 +244,7 @@ def _moved(planned: Estimate, deployed: Estimate) -> list[str]:
 
 
 def _figure(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 # --- the prediction -----------------------------------------------------------------------------------------------
@@ -454,18 +454,13 @@ def _answer(report: Json, seen: Seen, has_plan: bool) -> list[str]:
         text = {True: "keeps", False: "misses", None: "may miss"}[each["kept"]]
         if each["measured"]:
             low, high = each["measured"]
-            figure = (
-                f"{low:,.4g}"
-                if low == high
-                else f"{low:,.4g} to {high:,.4g}"
-                if high is not None
-                else f"over {low:,.4g}"
-            )
-            said.append(f"It {text} the p95 {name} limit: {figure} of {each['at_most']:,.4g} ms measured.")
+            figure = f"over {_figure(low)}" if high is None else _figure(low)
+            figure += f" to {_figure(high)}" if high not in (None, low) else ""
+            said.append(f"It {text} the p95 {name} limit: {figure} of {_figure(each['at_most'])} ms measured.")
         elif each["predicted"] is not None:
             verb = "keep" if each["predicted"] <= each["at_most"] else "miss"
-            said.append(f"It should {verb} the p95 {name} limit of {each['at_most']:,.4g} ms: "
-                        f"{each['predicted']:,.4g} predicted, not measured.")  # fmt: skip
+            said.append(f"It should {verb} the p95 {name} limit of {_figure(each['at_most'])} ms: "
+                        f"{_figure(each['predicted'])} ms predicted, not measured.")  # fmt: skip
     ratio = report["correction"]["time_ratio"]
     if (full := seen.kv_used_fraction) is not None and full > FULL_FRACTION:
         said.append(f"Its KV cache is {full:.0%} full.")

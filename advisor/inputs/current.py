@@ -86,7 +86,9 @@ def with_model(known: Resources, name: str, organisation: Organisation | None = 
 
 def corrections(known: Resources, model_id: str, chip_slug: str, isl: float, osl: float) -> Scopes:
     """The calibration scopes of a model's measured stacks on one chip, for these token lengths."""
-    name = measured.catalog_name(to_shape(known.models[model_id])) if model_id == "own-model" else model_id
+    name = model_id
+    if name == "own-model":  # measured as the catalog's model of its shape, without the adapters served with it
+        name = measured.catalog_name(to_shape(replace(known.models[name], adapters=None)))
     if min(isl, osl) <= 0 or not name:
         return {}
     return measured.scopes_for(name, isl, osl, chip=chip_slug)

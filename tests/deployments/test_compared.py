@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from advisor.answer import single_estimate
-from advisor.deployments import Asked, Given, Plan, compared, plan_of_answer, read_files
+from advisor.deployments import Asked, Given, Plan, compare, compared, plan_of_answer, read_files
 from advisor.deployments.resolve import acceptance
 from advisor.workload.fixed.deployment import parse_deployment
 from catalog.management.errors import BadInput
@@ -207,3 +207,8 @@ def test_a_plan_of_another_organization_is_not_found(option: Any) -> None:
     assert found.status_code == 200 and found.json()["deployments"][0]["differences"] == []
     type(option.advice).objects.filter(pk=option.advice_id).update(organisation=other)
     assert post(body).status_code == 404
+
+
+@pytest.mark.parametrize(("value", "said"), [(0.5, "0.5"), (99.63, "99.6"), (999.6, "1,000"), (12190.0, "12,190")])
+def test_figures_in_sentences_have_no_exponent(value: float, said: str) -> None:
+    assert compare._figure(value) == said

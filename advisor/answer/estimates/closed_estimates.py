@@ -119,7 +119,7 @@ class Estimator:
         known = self.kinds.get(key)
         if known is not None and allowed(known.fixed, numbers):
             return changed(self.at_lengths(known, numbers), numbers)
-        stated = key, numbers  # which of several faults is told can depend on every number
+        stated = key, numbers  # the error shown can depend on any of the numbers
         if stated in self.errors:
             raise WorkloadError(self.errors[stated].errors)  # the kept one would keep the frames of all its calls
         try:
